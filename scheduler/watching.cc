@@ -24,17 +24,6 @@ constexpr uint32_t kShortestRepetition = 4;
 
 constexpr char kWarns[] = "warned the program when it was watched";
 
-// Null where it is another one each time.
-std::vector<engine::StorageToken> StoragesAt(
-    const std::vector<bool>& weights,
-    std::span<const engine::Operand> operands) {
-  std::vector<engine::StorageToken> storages(operands.size(), nullptr);
-  for (size_t i = 0; i < std::min(weights.size(), storages.size()); ++i) {
-    if (weights[i]) storages[i] = operands[i].storage;
-  }
-  return storages;
-}
-
 }  // namespace
 
 Watching::Watching(const Parts& parts)
@@ -44,41 +33,26 @@ Watching::Watching(const Parts& parts)
       boundaries_(*parts.boundaries),
       learning_(*parts.learning),
       life_(*parts.life),
-      externals_(parts.frontend) {}
+      externals_(parts.frontend),
+      loops_(&parts.boundaries->loop_code()) {}
 
 void Watching::Begin(const OpView& op, uint64_t hash, uint64_t kind,
                      TraceEntry* expected) {
   open_.Clear(kind);
   externals_.Clear();
-  repeated_ = Repetition::Found::kNothing;
-  repetition_.Clear();
-  left_of_body_.reset();
+  loops_.Clear();
   goes_on_until_ = 0;
-  head_hash_ = hash;
-  head_behind_ = boundaries_.behind();
-  is_of_pass_ = in_pass_;
+  head_.hash = hash;
+  head_.behind = boundaries_.behind();
+  head_.of_pass = in_pass_;
   op_hashes_.clear();
-  head_storages_.clear();
+  head_.storages.clear();
   for (const engine::Operand& operand : op.operands) {
-    head_storages_.push_back(operand.storage);
+    head_.storages.push_back(operand.storage);
   }
   promised_ = expected_ = expected;
   learning_.StartWatching();
   if (expected == nullptr) journal_.places.MeetHead(hash);
-}
-
-void Watching::LearnCode(const OpView& head) {
-  using Edge = LoopCode::Edge;
-  std::vector<engine::StorageToken> begin =
-      StoragesAt(repetition_.WeightsOfTheBegin(), head.operands);
-  const bool has_weight = std::ranges::any_of(
-      begin, [](engine::StorageToken one) { return one != nullptr; });
-  if (has_weight) {
-    boundaries_.loop_code().Learn(Edge::kBegin, head.op, {std::move(begin)});
-  } else if (std::optional<Repetition::End> end = repetition_.EndOfTheBody()) {
-    boundaries_.loop_code().Learn(Edge::kEnd, end->op,
-                                  {std::move(end->storages), end->after});
-  }
 }
 
 // --- Where it ends -----------------------------------------------------------
@@ -93,21 +67,21 @@ bool Watching::EndsBefore(const OpView& op, uint64_t hash) {
   if (!BeginsTrace(op, hash)) {
     return EndsAtForeignWork() || EndsAtUnseenBytes(op);
   }
-  if (repeated_ == Repetition::Found::kCode) LearnCode(op);
+  loops_.Learn(op);
   return true;
 }
 
 bool Watching::BeginsTrace(const OpView& op, uint64_t hash) {
   if (open_.ops() < goes_on_until_) return false;
   if (IsJoined() || EndsWithPass()) return false;
-  if (repeated_ != Repetition::Found::kNothing) return true;
+  if (loops_.Repeats()) return true;
   const bool enough = open_.ops() >= kShortestRepetition;
-  if (hash == head_hash_) {
+  if (hash == head_.hash) {
     const Heads::Likeness likeness =
-        Heads::Compare(op.operands, head_storages_, open_);
-    const bool some = likeness.some(IsBehind(head_behind_));
+        Heads::Compare(op.operands, head_.storages, open_);
+    const bool some = likeness.some(IsBehind(head_.behind));
     if (likeness.all() || (enough && some)) return true;
-    if (enough && op.operands.empty() && repetition_.ComesRound(hash)) {
+    if (enough && op.operands.empty() && loops_.ComesRound(hash)) {
       return true;
     }
   }
@@ -116,8 +90,7 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) {
   if ((!enough && !hopeless) || (IsPromised() && MayComeNext(hash))) {
     return false;
   }
-  if (left_of_body_ == 0u) return true;
-  if (FindCode(LoopCode::Edge::kBegin, op) != nullptr) return true;
+  if (loops_.BodyIsOver() || loops_.BeginsBody(op, open_)) return true;
   for (const Heads::Head& head : boundaries_.Find(hash)) {
     const bool is_known = head.entry->state >= State::kConfirm ||
                           boundaries_.EndsAt(head.entry->signature);
@@ -159,17 +132,6 @@ bool Watching::IsJoined() const {
   return Awaits() && expected_->joined.is_joined() && MayBecome(*expected_);
 }
 
-const LoopCode::Op* Watching::FindCode(LoopCode::Edge edge,
-                                       const OpView& op) const {
-  for (const LoopCode::Op& code : boundaries_.loop_code().Find(edge, op.op)) {
-    // No operand is where there is no weight: that storage is null.
-    if (Heads::Compare(op.operands, code.storages, open_).same > 0) {
-      return &code;
-    }
-  }
-  return nullptr;
-}
-
 bool Watching::EndsAtForeignWork() {
   if (!learning_.recording()) return false;
   const std::optional<std::string> call = work_.TakeForeignWork();
@@ -208,7 +170,7 @@ bool Watching::MayBecome(const TraceEntry& entry) const {
 
 bool Watching::MayEndHere() const {
   return open_.ops() >= goes_on_until_ && !IsJoined() &&
-         (is_of_pass_ || !IsPromised());
+         (head_.of_pass || !IsPromised());
 }
 
 bool Watching::Ends() {
@@ -217,7 +179,7 @@ bool Watching::Ends() {
   if (expected_ != nullptr && open_.ops() <= expected_->ops &&
       !MayBecome(*expected_)) {
     // It is another one of those that begin like this, perhaps.
-    for (const Heads::Head& head : boundaries_.Find(head_hash_)) {
+    for (const Heads::Head& head : boundaries_.Find(head_.hash)) {
       const TraceEntry& other = *head.entry;
       const bool known = other.first != nullptr || !other.planned.expired() ||
                          open_.ops() == other.ops;
@@ -232,7 +194,7 @@ bool Watching::Ends() {
     goes_on_until_ = open_.ops() + expected_->joined.goes_on_for();
     return false;
   }
-  const bool ends_body = left_of_body_ == 0u &&
+  const bool ends_body = loops_.BodyIsOver() &&
                          open_.ops() >= kShortestRepetition && !IsPromised() &&
                          !IsJoined();
   return whole || ends_body || boundaries_.EndsAt(open_.signature());
@@ -241,7 +203,7 @@ bool Watching::Ends() {
 bool Watching::RecordsInVain() const {
   if (promised_ == nullptr || MayBecome(*promised_)) return false;
   return std::ranges::none_of(
-      boundaries_.Find(head_hash_), [this](const Heads::Head& head) {
+      boundaries_.Find(head_.hash), [this](const Heads::Head& head) {
         return learning_.IsFor(*head.entry) && MayBecome(*head.entry);
       });
 }
@@ -276,18 +238,13 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
   }
   if (in_pass_ && ++ops_of_pass_ >= kLongPass) EndPass();
   if (EndsWithPass()) {
-    left_of_body_.reset();
+    loops_.LeaveBody();
     return;
   }
   if (expected_ == nullptr || open_.ops() > expected_->ops) {
-    repeated_ = repetition_.Add(op.op, hash_, op.operands, operands, open_);
+    loops_.Add(op, hash_, operands, open_);
   }
-  if (const auto* end = FindCode(LoopCode::Edge::kEnd, op)) {
-    left_of_body_ = end->after;
-  } else if (left_of_body_.has_value()) {
-    left_of_body_ =
-        *left_of_body_ == 0 ? std::nullopt : std::optional(*left_of_body_ - 1);
-  }
+  loops_.FollowBody(op, open_);
 }
 
 bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
@@ -323,7 +280,7 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
 // --- Its end -----------------------------------------------------------------
 
 void Watching::Close(Ending ending) {
-  if (ending == Ending::kByCut) repeated_ = Repetition::Found::kNothing;
+  if (ending == Ending::kByCut) loops_.Forget();
   TraceEntry* promised = std::exchange(promised_, nullptr);
   TraceEntry* expected = std::exchange(expected_, nullptr);
   if (open_.ops() == 0) {
@@ -335,7 +292,7 @@ void Watching::Close(Ending ending) {
     promised->BrokePromise();
   }
   TraceEntry* entry = life_.EntryFor(
-      {open_.signature(), open_.ops(), head_hash_, std::move(externals_)});
+      {open_.signature(), open_.ops(), head_.hash, std::move(externals_)});
   if (goes_on_until_ > 0) EndJoin(expected, entry);
   if (expected != nullptr && expected != entry && expected->joined.is_run() &&
       expected->signature == entry->signature) {
@@ -344,7 +301,7 @@ void Watching::Close(Ending ending) {
                     "comes on other memory: its parts are traces again");
   }
   life_.PassEnded(entry);
-  boundaries_.Closed(head_hash_, entry, head_storages_, head_behind_, hash_);
+  boundaries_.Closed(head_.hash, entry, head_.storages, head_.behind, hash_);
   if (learning_.recording()) {
     // Of whichever trace it has become.
     const bool kept = learning_.IsFor(*entry);
@@ -381,7 +338,7 @@ void Watching::EndJoin(TraceEntry* beginning, TraceEntry* entry) {
 void Watching::Drop() {
   learning_.Stop();
   promised_ = expected_ = nullptr;
-  repeated_ = Repetition::Found::kNothing;
+  loops_.Forget();
 }
 
 }  // namespace reprise::scheduler

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,7 +21,7 @@
 #include "scheduler/journal.h"
 #include "scheduler/learning.h"
 #include "scheduler/lifecycle.h"
-#include "scheduler/repetition.h"
+#include "scheduler/loop_finder.h"
 #include "scheduler/trace_entry.h"
 
 namespace reprise::scheduler {
@@ -102,6 +101,13 @@ class Watching {
   void Forget() { tried_.Clear(); }
 
  private:
+  // The op with which the open trace began.
+  struct Head {
+    uint64_t hash = 0;
+    std::vector<engine::StorageToken> storages;  // of its operands
+    uint64_t behind = 0;                         // the op before
+    bool of_pass = false;                        // it came in a pass
+  };
   // From then on it is sought for loops: it may be all that a program does.
   static constexpr uint32_t kLongPass = 1024;
 
@@ -111,7 +117,7 @@ class Watching {
   bool IsBehind(uint64_t op) const;
   bool IsBehindOneOf(std::span<const uint64_t> ops) const;
   // Its pass tells where it ends.
-  bool EndsWithPass() const { return is_of_pass_ && in_pass_; }
+  bool EndsWithPass() const { return head_.of_pass && in_pass_; }
   // More is to come of what is expected: of any trace, of one that came more
   // than once, of what was joined.
   bool Awaits() const;
@@ -119,12 +125,6 @@ class Watching {
   // That op is what is expected next, as far as is known.
   bool MayComeNext(uint64_t hash) const;
   bool IsJoined() const;
-  // A loop whose passes have several sizes begins or ends with this op, or ends
-  // soon behind it; null: none does.
-  const LoopCode::Op* FindCode(LoopCode::Edge edge,
-                               const engine::OpView& op) const;
-  // One was found, and begins with this op.
-  void LearnCode(const engine::OpView& head);
   // Device work that no op made came before the op of the recording that is
   // due: traces end there, now and ever after.
   bool EndsAtForeignWork();
@@ -153,19 +153,13 @@ class Watching {
   bool in_pass_ = false;
   uint32_t ops_of_pass_ = 0;  // that were watched
   engine::OpenTrace open_;
-  bool is_of_pass_ = false;  // it began in one
-  uint64_t head_hash_ = 0;
-  std::vector<engine::StorageToken> head_storages_;
-  uint64_t head_behind_ = 0;  // the op before
+  Head head_;
   std::vector<uint64_t> op_hashes_;
   Externals externals_;
   TraceEntry* promised_ = nullptr;  // by the head
   TraceEntry* expected_ = nullptr;  // the same, or another one that may come
-  Repetition repetition_;
+  LoopFinder loops_;
   uint32_t goes_on_until_ = 0;  // the op, if what was expected was joined
-  Repetition::Found repeated_ = Repetition::Found::kNothing;
-  // How many ops come until the body of such a loop ends.
-  std::optional<uint32_t> left_of_body_;
   uint64_t hash_ = 0;
   // Ops that were recorded, or may try out kernels, by the hash of their words.
   // One that cannot be recorded is a cut; these may have been trials, or what

@@ -39,7 +39,6 @@ WIDER = {
     "engine/trace/trace.h:TracedOp": 21,
     "scheduler/stream_session.h:StreamSession": 30,
     "scheduler/trace_entry.h:TraceEntry": 47,
-    "scheduler/watching.h:Watching": 23,
 }
 
 
