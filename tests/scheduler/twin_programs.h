@@ -21,6 +21,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/task.h"
 #include "engine/trace/memory_watch.h"
+#include "scheduler/ops_under_way.h"
 #include "scheduler/span.h"
 #include "scheduler/stream_session.h"
 #include "scheduler/stream_writes.h"
@@ -55,8 +56,10 @@ class TwinPrograms : public testing::Test {
     frontend_ = frontend.get();
     parts.backend = std::make_unique<Backend>(
         frontend.get(),
-        engine::HostBackend::Options{.max_arena_bytes = options.max_arena_bytes,
-                                     .segment_ops = 3},
+        engine::HostBackend::Options{
+            .max_arena_bytes = options.max_arena_bytes,
+            .segment_ops = 3,
+            .private_bytes = [this] { return private_bytes_; }},
         this);
     parts.recording_forbidden = &recording_forbidden_;
     parts.asleep = &asleep_;
@@ -66,6 +69,7 @@ class TwinPrograms : public testing::Test {
     parts.options = options;
     parts.plans = plans_.get();
     parts.writes = &writes_;
+    parts.under_way = &under_way_;
     parts.track = Track(&timeline_, plans_.get(), "plans").Of("stream");
     parts.build = [this](std::shared_ptr<BuildJob> job) {
       builds_.Post([job] { job->Run(); });
@@ -255,7 +259,8 @@ class TwinPrograms : public testing::Test {
   sim::ModelOp refused_op_ = sim::ModelOp::kAdd;
   int refusals_left_ = 0;
   std::optional<std::string> foreign_work_;  // before the next op
-  int unheard_ops_ = 0;  // the last of so many cannot be recorded
+  int unheard_ops_ = 0;         // the last of so many cannot be recorded
+  uint64_t private_bytes_ = 0;  // of what plans have copies of
   // From the next restart on.
   base::Policy policy_ = base::Policy::kAlways;
   size_t shared_arena_bytes_ = base::Options{}.shared_arena_bytes;
@@ -264,7 +269,8 @@ class TwinPrograms : public testing::Test {
   Skipping asleep_;
   std::atomic<bool> recording_forbidden_{false};
   base::ManualTaskRunner builds_;
-  StreamWrites writes_;  // knows no stream
+  StreamWrites writes_;    // knows no stream
+  OpsUnderWay under_way_;  // those of other threads
   std::unique_ptr<PlanCache> plans_;
   sim::ModelFrontend plain_frontend_;
   sim::ModelFrontend* frontend_ = nullptr;
