@@ -229,8 +229,7 @@ void Replay::Squash(std::string_view found) {
   CountPrivateWriters();
   const base::Status restored = instance().Squash(cursor_);
   span_.EndAt(cursor_, found);
-  // Release: who waits for it to end may take the memory away then.
-  following_.store(false, std::memory_order_release);
+  wait_.EndFollowing();
   if (restored) return;
   base::Log(base::LogLevel::kWarning, restored.error().message());
   life_.GiveUp(entry(), restored.error().message());

@@ -4,7 +4,6 @@
 #define REPRISE_SCHEDULER_REPLAY_H_
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,6 +13,7 @@
 #include "engine/trace/frontend.h"
 #include "engine/trace/op.h"
 #include "engine/trace/trace.h"
+#include "scheduler/allocator_wait.h"
 #include "scheduler/ops_under_way.h"
 #include "scheduler/plan_pass.h"
 
@@ -29,16 +29,16 @@ namespace reprise::scheduler {
 // operands.
 class Replay : public PlanPass {
  public:
-  // `frontend` is borrowed, too, and `following`, which becomes false once a
-  // replay that was left needs no memory any more.
+  // `frontend` is borrowed, too, and `wait`, which is told once a replay that
+  // was left needs no memory any more.
   // `under_way` may be null: nobody notes ops. `asker` is whose replay this is,
   // as notes name it.
   Replay(const Parts& parts, const engine::Frontend* frontend,
-         std::atomic<bool>* following, const OpsUnderWay* under_way,
+         AllocatorWait* wait, const OpsUnderWay* under_way,
          const OpsUnderWay::Asker& asker)
       : PlanPass(parts),
         frontend_(*frontend),
-        following_(*following),
+        wait_(*wait),
         under_way_(under_way),
         asker_(asker) {}
 
@@ -128,7 +128,7 @@ class Replay : public PlanPass {
   void Squash(std::string_view found);
 
   const engine::Frontend& frontend_;
-  std::atomic<bool>& following_;
+  AllocatorWait& wait_;
   const OpsUnderWay* const under_way_;  // null: nobody notes ops
   const OpsUnderWay::Asker asker_;
 };

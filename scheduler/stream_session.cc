@@ -1,7 +1,6 @@
 #include "scheduler/stream_session.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -22,9 +21,6 @@ namespace {
 constexpr char kNew[] = "a new op each time, like those that came here before";
 constexpr char kWritesOutside[] = "writes memory that its trace did not make";
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
-constexpr char kOpUnderWay[] =
-    "another thread was inside an op that may write what a replay would read: "
-    "eager ran the pass";
 constexpr char kFromHost[] = "copies from the host, between traces";
 constexpr char kReleased[] =
     "memory ran short: plans were dropped, to be recorded again";
@@ -72,8 +68,22 @@ StreamSession::StreamSession(Parts parts)
       passing_(&life_),
       validation_(OnPlans(parts.writes), &learning_, frontend_.get()),
       replay_(
-          OnPlans(parts.writes), frontend_.get(), &following_, parts.under_way,
-          {.session = static_cast<const Session*>(this), .kind = parts.kind}) {
+          OnPlans(parts.writes), frontend_.get(), &allocator_wait_,
+          parts.under_way,
+          {.session = static_cast<const Session*>(this), .kind = parts.kind}),
+      choice_({.backend = backend_.get(),
+               .options = &options_,
+               .policy = parts.policy,
+               .clock = &clock_,
+               .journal = &journal_,
+               .timer = &timer_,
+               .learning = &learning_,
+               .life = &life_,
+               .in_use = &in_use_,
+               .holds = &holds_,
+               .passing = &passing_,
+               .validation = &validation_,
+               .replay = &replay_}) {
   journal_.places = Places(
       [this](uint64_t question) { frontend_->AskPlace(this, question); });
 }
@@ -198,8 +208,18 @@ Action StreamSession::EnterHead(const OpView& op,
     boundaries_.PassLost();
     return Action::kEager;
   }
-  if (const std::optional<Action> action = TryHead(expected, op)) {
-    return *action;
+  switch (choice_.Choose(expected, op)) {
+    case PassChoice::Next::kWatching:
+      break;
+    case PassChoice::Next::kPassing:
+      return Pass();
+    case PassChoice::Next::kValidating:
+      mode_ = Mode::kValidating;
+      return Observe();
+    case PassChoice::Next::kReplaying:
+      mode_ = Mode::kReplaying;
+      allocator_wait_.BeginFollowing();
+      return Follow();
   }
   return Watch(op, words, head, expected);
 }
@@ -209,7 +229,7 @@ uint64_t StreamSession::HeadOf(uint64_t hash) const {
   // learned of where such traces end does not hold for a pass.
   constexpr uint64_t kOfPass = 0x9e3779b97f4a7c15;
   const bool begins_pass =
-      watching_.in_pass() && journal_.stats.ops == ops_before_pass_ + 1;
+      watching_.in_pass() && edges_.IsFirst(journal_.stats.ops);
   return begins_pass ? hash ^ kOfPass : hash;
 }
 
@@ -292,7 +312,7 @@ Action StreamSession::LeaveOut(const OpView& op, uint64_t hash,
   NoteGap();
   Close(Ending::kByCut);
   boundaries_.LeftOut(hash);
-  ops_at_edge_ = journal_.stats.ops;
+  edges_.Note(journal_.stats.ops);
   return Action::kCut;
 }
 
@@ -356,11 +376,11 @@ void StreamSession::Abandon(const OpView& abandoned) {
 }
 
 bool StreamSession::BeginPass() {
-  if (mode_ == Mode::kAway || in_pass_) return false;
+  if (mode_ == Mode::kAway || edges_.in_pass()) return false;
   // Else what came before may belong to it: an eager model with a region in it
   // is one trace.
   const bool follows_on =
-      journal_.stats.ops == ops_at_edge_ && observed_ == nullptr;
+      edges_.IsAt(journal_.stats.ops) && observed_ == nullptr;
   if (follows_on && mode_ == Mode::kWatching && watching_.MayEndHere()) {
     Close(Ending::kByItself);
   }
@@ -368,19 +388,18 @@ bool StreamSession::BeginPass() {
     boundaries_.KnowAgain();
     watching_.BeginPass();
   }
-  ops_before_pass_ = journal_.stats.ops;
-  in_pass_ = true;
+  edges_.BeginPass(journal_.stats.ops);
   return true;
 }
 
 void StreamSession::EndPass() {
-  if (!in_pass_) return;
+  if (!edges_.in_pass()) return;
   ForgetPass();
-  ops_at_edge_ = journal_.stats.ops;
+  edges_.Note(journal_.stats.ops);
 }
 
 void StreamSession::ForgetPass() {
-  in_pass_ = false;
+  edges_.EndPass();
   watching_.EndPass();
 }
 
@@ -421,14 +440,14 @@ void StreamSession::EndPrivacy() {
 }
 
 bool StreamSession::CutWithoutOp(const char* what) {
-  may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
+  allocator_wait_.SetMayAllocate(false);  // as at an op
   if (mode_ == Mode::kAway) return false;
   const uint64_t words[] = {engine::kNoOp, std::hash<std::string_view>{}(what)};
   boundaries_.Part();
   NoteGap();
   if (mode_ == Mode::kBoundary && observed_ == nullptr) {
     boundaries_.CutPassed(cache::HashWords(words).lo);
-    ops_at_edge_ = journal_.stats.ops;
+    edges_.Note(journal_.stats.ops);
     return false;
   }
   const uint64_t squashes = journal_.stats.squashes;
@@ -437,7 +456,7 @@ bool StreamSession::CutWithoutOp(const char* what) {
   look.words = words;
   look.cut = what;
   Enter(look);
-  ops_at_edge_ = --journal_.stats.ops;
+  edges_.Note(--journal_.stats.ops);
   return journal_.stats.squashes != squashes;
 }
 
@@ -458,7 +477,7 @@ void StreamSession::Discard() {
 
 void StreamSession::EndReplay() {
   mode_ = Mode::kBoundary;
-  following_.store(false, std::memory_order_release);
+  allocator_wait_.EndFollowing();
 }
 
 void StreamSession::Break() {
@@ -472,140 +491,6 @@ void StreamSession::Break() {
   observed_ = nullptr;
   Discard();
   boundaries_.Break();
-}
-
-// --- What is next ----------------------------------------------------------
-
-std::optional<Action> StreamSession::TryHead(TraceEntry* entry,
-                                             const OpView& op) {
-  const bool to_record =
-      entry != nullptr &&
-      ((entry->state == State::kRecord && !entry->renewal.waiting()) ||
-       entry->state == State::kConfirm);
-  if (!to_record) backend_->Resting();
-  if (entry == nullptr || backend_->Capturing()) return std::nullopt;
-  if (entry->outdated) life_.StartOver(entry);
-  if (entry->state == State::kBuilding) life_.CollectBuild(entry);
-  if (entry->verdict_pending) {
-    life_.CollectVerdict(entry, engine::Executor::Patience::kPoll);
-    if (entry->verdict_pending) return std::nullopt;
-  }
-  if (entry->outdated) life_.StartOver(entry);
-  switch (entry->state) {
-    case State::kRecord:
-      if (entry->renewal.waiting()) {
-        entry->renewal.Pass();
-      } else {
-        learning_.StartRecording(entry,
-                                 engine::WorkRecorder::Recording::kFirst);
-      }
-      break;
-    case State::kConfirm:
-      life_.NoteReleased(entry);
-      learning_.StartRecording(entry,
-                               engine::WorkRecorder::Recording::kRelocated);
-      break;
-    case State::kCheckOps:
-    case State::kCheckWhole:
-    case State::kReady:
-      return TryPlan(entry, op);
-    case State::kSeen:
-      return std::nullopt;  // it may not be the one that comes
-    case State::kBuilding:
-    case State::kGivenUp:
-      break;
-  }
-  return learning_.recording() ? std::nullopt : TryPass(entry);
-}
-
-std::optional<Action> StreamSession::TryPass(TraceEntry* entry) {
-  if (!passing_.Begin(entry)) return std::nullopt;
-  return Pass();
-}
-
-std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
-                                             const OpView& op) {
-  if (ChooseMode(entry) == Profit::Mode::kEager) return TryPass(entry);
-  in_use_ = {.entry = entry, .plan = life_.Pin(entry)};
-  if (!in_use_.plan) {  // evicted
-    if (entry->renewal.waiting()) return TryPass(entry);
-    learning_.StartRecording(entry, engine::WorkRecorder::Recording::kFirst);
-    return std::nullopt;
-  }
-  const std::optional<size_t> index =
-      life_.instances().Choose(entry, in_use_.plan, learning_.allowed());
-  if (!index.has_value()) return std::nullopt;
-  in_use_.index = *index;
-  in_use_.instance = &(*in_use_.plan)->instance(*index);
-  if (!in_use_.instance->outlived().empty() && learning_.MayRecord(*entry)) {
-    life_.LearnOutliving(entry, in_use_.instance->outlived());
-    learning_.StartRecording(entry,
-                             engine::WorkRecorder::Recording::kRelocated);
-    return std::nullopt;
-  }
-  Instances::KeepOut(entry, **in_use_.plan);
-  const bool validate = WantsValidation(entry);
-  if (validate) {
-    timer_.Disregard();  // it is no replay
-    if (!learning_.MayValidate(*entry)) return TryPass(entry);
-  }
-  if (!Resolve(op)) return std::nullopt;
-  if (replay_.MayBeWritten()) {
-    in_use_.instance->Finish();
-    ++journal_.notes[kOpUnderWay];
-    timer_.Disregard();
-    return TryPass(entry);
-  }
-  if (validate) {
-    if (!validation_.Begin(op)) return std::nullopt;
-    mode_ = Mode::kValidating;
-    return Observe();
-  }
-  if (!replay_.Begin()) return std::nullopt;
-  mode_ = Mode::kReplaying;
-  following_.store(true, std::memory_order_relaxed);
-  return Follow();
-}
-
-Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
-  if (!entry->running.Take()) return Profit::Mode::kEager;
-  if (entry->state != State::kReady) return Profit::Mode::kOther;
-  if (policy_ == base::Policy::kAlways) return Profit::Mode::kReplay;
-  const Profit::Mode mode = entry->profit.Choose(options_.margin);
-  timer_.Begin(entry, mode, clock_.Now());
-  return mode;
-}
-
-bool StreamSession::WantsValidation(TraceEntry* entry) {
-  const InstanceUse& use = entry->instances[in_use_.index];
-  if (!use.usable()) return true;
-  if (!learning_.MayValidate(*entry)) return false;
-  if (options_.validate_share <= 0.0 || use.replays == 0) return false;
-  const auto period = static_cast<uint64_t>(
-      std::max(1.0, std::round(1.0 / options_.validate_share)));
-  return use.replays / period + 2 > use.validations;
-}
-
-bool StreamSession::Resolve(const OpView& op) {
-  using engine::Instance;
-  using Recording = engine::WorkRecorder::Recording;
-  Instance& instance = *in_use_.instance;
-  TraceEntry* entry = in_use_.entry;
-  const uint64_t escapes = instance.escapes();
-  const Instance::Readiness readiness = instance.Resolve(op, holds_);
-  journal_.stats.escapes += instance.escapes() - escapes;
-  if (readiness == Instance::Readiness::kReady) {
-    life_.HasRoom(entry, instance);
-    return true;
-  }
-  if (readiness == Instance::Readiness::kOccupied) {
-    life_.HasNoRoom(entry, instance.arena(), in_use_.index);
-  } else if (life_.After(readiness, entry, instance, 0, op)) {
-    learning_.StartRecording(entry, entry->state == State::kRecord
-                                        ? Recording::kFirst
-                                        : Recording::kRelocated);
-  }
-  return false;
 }
 
 // --- Whether the stream is worth looking at --------------------------------
@@ -655,12 +540,12 @@ void StreamSession::Pause() {
     Close(Ending::kByCut);
     boundaries_.Part();
   } else {
-    may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
+    allocator_wait_.SetMayAllocate(false);  // as at an op
     Break();
   }
   mode_ = Mode::kAway;
   ForgetPass();
-  ops_at_edge_ = journal_.stats.ops;
+  edges_.Note(journal_.stats.ops);
   clock_.Stop();
 }
 
@@ -677,7 +562,7 @@ void StreamSession::StopRecording() {
 
 void StreamSession::Reset() {
   const Locked lock(*this);
-  may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
+  allocator_wait_.SetMayAllocate(false);  // as at an op
   Break();
   in_use_ = PlanInUse{};
   life_.Clear();
@@ -688,7 +573,7 @@ void StreamSession::Reset() {
   timer_ = PassTimer{};
   sleep_.Reset();
   journal_.Clear();
-  ops_at_edge_ = 0;
+  edges_.Note(0);
   releases_.store(0, std::memory_order_relaxed);
 }
 
@@ -708,10 +593,7 @@ uint64_t StreamSession::ReleasePlans() {
 
 void StreamSession::BeforeMemoryGoes() {
   while (!TryLock()) {
-    if (!following_.load(std::memory_order_acquire) ||
-        may_allocate_.load(std::memory_order_relaxed)) {
-      return;
-    }
+    if (!allocator_wait_.MayWait()) return;
     std::this_thread::yield();
   }
   if (mode_ == Mode::kReplaying && replay_.LeaveIfMemoryGoes()) EndReplay();

@@ -19,6 +19,7 @@
 #include "engine/replay/backend.h"
 #include "engine/replay/instance.h"
 #include "engine/trace/frontend.h"
+#include "scheduler/allocator_wait.h"
 #include "scheduler/attention.h"
 #include "scheduler/boundaries.h"
 #include "scheduler/journal.h"
@@ -26,6 +27,8 @@
 #include "scheduler/lifecycle.h"
 #include "scheduler/number_mask.h"
 #include "scheduler/ops_under_way.h"
+#include "scheduler/pass_choice.h"
+#include "scheduler/pass_edges.h"
 #include "scheduler/pass_timer.h"
 #include "scheduler/passing.h"
 #include "scheduler/plan_cache.h"
@@ -53,8 +56,9 @@ namespace reprise::scheduler {
 //   kReplaying  Replay: a plan was launched; ops are compared with it, answered
 //
 // A pass ends at the end of its trace, at a cut, and when the stream leaves
-// what was expected; kBoundary follows. What outlives a pass has classes of its
-// own: Boundaries, Learning, Lifecycle.
+// what was expected; kBoundary follows, where PassChoice says which pass is
+// next. What outlives a pass has classes of its own: Boundaries, Learning,
+// Lifecycle.
 class StreamSession final : public Session, private engine::PlaceAsker {
  public:
   struct Parts {
@@ -92,10 +96,10 @@ class StreamSession final : public Session, private engine::PlaceAsker {
     explicit Locked(StreamSession& session) REPRISE_ACQUIRE(session.lock_)
         : session_(session) {
       session_.Lock();
-      session_.may_allocate_.store(true, std::memory_order_relaxed);
+      session_.allocator_wait_.SetMayAllocate(true);
     }
     ~Locked() REPRISE_RELEASE() {
-      session_.may_allocate_.store(false, std::memory_order_relaxed);
+      session_.allocator_wait_.SetMayAllocate(false);
       session_.Unlock();
     }
     Locked(const Locked&) = delete;
@@ -265,20 +269,6 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   // The pass under way, whichever it is, ends for another reason than an op.
   void Break() REPRISE_REQUIRES(lock_);
 
-  // --- What is next: at a head ---
-
-  // The trace that it promises; null: none is known. Nothing: it is watched.
-  std::optional<Action> TryHead(TraceEntry* entry, const engine::OpView& op)
-      REPRISE_REQUIRES(lock_);
-  std::optional<Action> TryPass(TraceEntry* entry) REPRISE_REQUIRES(lock_);
-  std::optional<Action> TryPlan(TraceEntry* entry, const engine::OpView& op)
-      REPRISE_REQUIRES(lock_);
-  // What this pass is to be, by policy, profit and rest after squashes.
-  Profit::Mode ChooseMode(TraceEntry* entry) REPRISE_REQUIRES(lock_);
-  bool WantsValidation(TraceEntry* entry) REPRISE_REQUIRES(lock_);
-  // Binds the instance in use. Where it cannot, its entry may be recorded now.
-  bool Resolve(const engine::OpView& op) REPRISE_REQUIRES(lock_);
-
   // --- Whether the stream is worth looking at ---
 
   // Called every so many ops.
@@ -295,11 +285,7 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const StreamWrites* writes_;  // null: there is one stream
 
   Mode mode_ REPRISE_GUARDED_BY(lock_) = Mode::kBoundary;
-  // Between BeginPass and EndPass.
-  bool in_pass_ REPRISE_GUARDED_BY(lock_) = false;
-  // The ops that had come when it began; and at the last cut or end of a pass.
-  uint64_t ops_before_pass_ REPRISE_GUARDED_BY(lock_) = 0;
-  uint64_t ops_at_edge_ REPRISE_GUARDED_BY(lock_) = 0;
+  PassEdges edges_ REPRISE_GUARDED_BY(lock_);
   // The words of the last op as they came, which name the call; and of the one
   // between Enter(kObserve) and Leave, else null.
   const uint64_t* entered_ REPRISE_GUARDED_BY(lock_) = nullptr;
@@ -322,13 +308,9 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   Passing passing_ REPRISE_GUARDED_BY(lock_);
   Validation validation_ REPRISE_GUARDED_BY(lock_);
   Replay replay_ REPRISE_GUARDED_BY(lock_);
+  PassChoice choice_ REPRISE_GUARDED_BY(lock_);
 
-  // For BeforeMemoryGoes, which has no lock yet: a replay is under way (false
-  // is released by the end of a squash: what it restores has been launched);
-  // who is inside may wait for the allocator (relaxed: it only ends the
-  // waiting).
-  std::atomic<bool> following_{false};
-  std::atomic<bool> may_allocate_{false};
+  AllocatorWait allocator_wait_;  // for BeforeMemoryGoes
   // Times that plans were released since the journal was last read. Relaxed: it
   // only counts.
   std::atomic<uint64_t> releases_{0};

@@ -48,7 +48,7 @@ class TwinPrograms : public testing::Test {
     session_.reset();
     plans_ = std::make_unique<PlanCache>(plan_budget_bytes);
     base::Options options = base::Options().For(size_t{1} << 30);
-    options.validate_share = 0;
+    options.validate_share = validate_share_;
     options.trace_budget_bytes = trace_budget_bytes;
     options.shared_arena_bytes = shared_arena_bytes_;
     StreamSession::Parts parts;
@@ -262,6 +262,7 @@ class TwinPrograms : public testing::Test {
   int unheard_ops_ = 0;         // the last of so many cannot be recorded
   uint64_t private_bytes_ = 0;  // of what plans have copies of
   // From the next restart on.
+  double validate_share_ = 0;
   base::Policy policy_ = base::Policy::kAlways;
   size_t shared_arena_bytes_ = base::Options{}.shared_arena_bytes;
   base::ManualClock clock_;
