@@ -382,6 +382,11 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
   library.def("history_has_hooks(Tensor[] outputs, int first_node) -> bool",
               &b::HistoryHasHooks);
   library.def("are_ordinary(Tensor[] tensors) -> bool", &b::AreOrdinary);
+}
+
+// What regions look at in each call.
+TORCH_LIBRARY_FRAGMENT(reprise, library) {
+  namespace b = reprise::bindings;
   library.def("watch_words(int[] addresses) -> int", &b::WatchWords);
   library.def("watch_anew(int watch) -> int", &b::WatchAnew);
   library.def("unwatch_words(int watch) -> ()", &b::UnwatchWords);
