@@ -145,7 +145,8 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
 void NoteArithmetic(int64_t name, const std::vector<int64_t>& words,
                     std::vector<double> values) {
   if (const auto region = Regions().Find(name)) {
-    region->NoteArithmetic(NodesOf(words, values), std::move(values));
+    std::vector<NumberNode> nodes = NodesOf(words, values);
+    region->NoteArithmetic(std::move(nodes), std::move(values));
   }
 }
 

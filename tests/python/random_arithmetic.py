@@ -4,7 +4,7 @@
 
 Each has counters on the host, which it adds to and reads, and two floats as arguments. It
 computes with them in Python, compares some, and gives what comes out to operators, alone
-and in lists. Between calls the counters are set anew at times. Prints how many calls were
+and in lists. To Reprise it is code of `torch.optim`, where numbers are followed. Between calls the counters are set anew at times. Prints how many calls were
 replayed; the first difference is an error.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import linecache
+import os
 import pathlib
 import random
 import sys
@@ -27,6 +28,7 @@ if __name__ == "__main__":
 import reprise
 import torch
 
+FOLDER = os.path.dirname(torch.optim.__file__) + os.sep
 CALLS = 48
 COUNTERS = 4
 STATEMENTS = 14
@@ -97,7 +99,7 @@ class Source:
             self.say("torch._foreach_add_(counters, 1)")
         elif kind in (2, 3):
             name = f"n{len(self.numbers)}"
-            self.say(f"{name} = counters[{counter}].item()")
+            self.say(f"{name} = optimizer._get_value(counters[{counter}])")
             self.numbers.append(name)
         elif kind in (4, 5):
             self.compute()
@@ -142,11 +144,12 @@ def world(seed: int, device: str) -> World:
     ]
     names: dict[str, Any] = {
         "torch": torch,
+        "optimizer": sys.modules["torch.optim.optimizer"],
         "counters": counters,
         "state": state,
         "more": more,
     }
-    text, name = Source(seed).text(), f"<arithmetic {seed}>"
+    text, name = Source(seed).text(), f"{FOLDER}<arithmetic {seed}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     exec(compile(text, name, "exec"), names)
     return World(counters, state, more, names["call"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,11 @@ from watching import assert_same_bits
 
 CALLS = 24
 BATCHES = 5
+MODULES = {
+    name: module
+    for name, module in vars(torch.optim).items()
+    if isinstance(module, types.ModuleType)
+}
 # By optimizer: what it is given besides.
 FOLLOWED: list[tuple[str, dict[str, Any]]] = [
     ("Adam", {}),
@@ -135,8 +142,8 @@ def test_a_state_that_is_loaded(device: str) -> None:
 class Counting:
     """A counter on the host, and a tensor that is written before it is read."""
 
-    def __init__(self, device: str, dtype: torch.dtype = torch.float32) -> None:
-        self.counter = torch.zeros((), dtype=dtype)
+    def __init__(self, device: str) -> None:
+        self.counter = torch.zeros(())
         self.state = torch.zeros(3, device=device)
 
     def count(self, x: torch.Tensor) -> float:
@@ -145,107 +152,94 @@ class Counting:
         return self.counter.item()
 
 
-def replays(
-    function: Callable[[Counting, torch.Tensor, float], Any],
-    device: str,
-    dtype: torch.dtype = torch.float32,
-    calls: int = CALLS,
-) -> tuple[int, str]:
-    """How often the function of a counter was replayed, with eager's bits, and what is said."""
-    plain, ours = Counting(device, dtype), Counting(device, dtype)
-    fast: Any = reprise.region(lambda x, a: function(ours, x, a))
-    with torch.no_grad():
-        for call in range(calls):
-            x = torch.full((3,), 0.25 * (call % 3), device=device)
-            a = 0.5 if call < calls // 2 else 0.125
-            assert_same_bits(fast(x, a), function(plain, x, a), f"call {call}")
-            assert_same_bits(
-                [ours.state, ours.counter], [plain.state, plain.counter], f"call {call}"
-            )
-    assert torch.Tensor.item is torch._C.TensorBase.item
-    return fast.explain().replayed, str(fast.explain())
+class Rate(float):
+    """Its operators look at the value of another float without asking it."""
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_powers_quotients_and_branches(dtype: torch.dtype, device: str) -> None:
-    def function(of: Counting, x: torch.Tensor, a: float) -> torch.Tensor:
-        n = of.count(x)
-        decay = min(0.9, (1 + n) / (10 + n))
-        return x * (1 - 0.99**n) + (decay if n < 12 else -decay) * a
-
-    replayed, said = replays(function, device, dtype)
-    assert replayed >= CALLS // 2, said
-
-
-def test_numbers_that_are_equal_by_chance(device: str) -> None:
-    """While `a` and the number of the counter agree, each of them may be what is given."""
-
-    def function(of: Counting, x: torch.Tensor, a: float) -> torch.Tensor:
-        n = of.count(x)
-        return x * (n / n * a) + x * max(a, 0.125)
-
-    replayed, said = replays(function, device)
-    assert replayed >= CALLS // 2, said
+Function = Callable[[Counting, torch.Tensor, float], Any]
+# Numbers that the program's own code reads, by ways that no float is told of and others.
+PROGRAMS: dict[str, Function] = {
+    "negative": lambda of, x, a: x * -of.count(x),
+    "power": lambda of, x, a: x * (1 - 0.9 ** of.count(x)) * a,
+    "branch": lambda of, x, a: x * (2 if of.count(x) < 9 else 3) * a,
+    "formatted": lambda of, x, a: (
+        x * (2 if operator.mod("%.0f", of.count(x)) != "9" else 3)
+    ),
+    "another float": lambda of, x, a: x * max(2.0, Rate(0.5) * of.count(x)),
+    "complex": lambda of, x, a: x * (2 if abs(1j * of.count(x)) < 9 else 3),
+    "wrapper": lambda of, x, a: x * (2 if (9.0).__gt__(of.count(x)) else 3),
+    "root": lambda of, x, a: x * math.sqrt(of.count(x)) * a,
+    "rounded": lambda of, x, a: x * round(of.count(x) / 100) * a,
+    "tensor": lambda of, x, a: x * torch.tensor(1 - 1e-9 * of.count(x)).item() * a,
+    "size": lambda of, x, a: x * torch.arange(0.0, of.count(x) * 0.3).numel(),
+    "of a": lambda of, x, a: x * (a * 2) * (1 - a) + x / (a + of.count(x)),
+}
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.float16, torch.bfloat16])
-def test_other_counters_are_not_followed(dtype: torch.dtype, device: str) -> None:
-    replayed, said = replays(lambda of, x, a: x * (1 / of.count(x)) * a, device, dtype)
-    assert replayed == 0
-    assert "hands data to the host" in said
-
-
-def test_mathematics_are_not_followed(device: str) -> None:
-    root = math.sqrt
-
-    def computed(of: Counting, x: torch.Tensor, a: float) -> torch.Tensor:
-        return x * root(of.count(x)) * a
-
-    def rounded(of: Counting, x: torch.Tensor, a: float) -> torch.Tensor:
-        return x * round(of.count(x) / 100) * a
-
-    def told(of: Counting, x: torch.Tensor, a: float) -> torch.Tensor:
-        return x * len(f"{of.count(x):.0f}") * a
-
-    def made(of: Counting, x: torch.Tensor, a: float) -> torch.Tensor:
-        return x * torch.tensor(1 - 1e-9 * of.count(x), device=x.device) * a
-
-    for function in (computed, rounded, told, made):
-        replays(function, device)
-
-
-def test_numbers_that_stay(device: str) -> None:
-    """What the program keeps of them are ordinary floats, with eager's values."""
-    kept: list[Any] = []
-
-    def function(of: Counting, x: torch.Tensor, a: float) -> torch.Tensor:
-        n = of.count(x)
-        kept.append(n / 2)
-        return x * a
-
-    replays(function, device)
-    assert all(type(each) is float for each in kept)
-
-
-def test_an_error_of_a_later_number(device: str) -> None:
-    """Where Python raises, so does the region, at the same call."""
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_numbers_of_the_programs_own_code(name: str, device: str) -> None:
+    """They are followed in torch's optimizers only: others read them in each call."""
+    function = PROGRAMS[name]
     plain, ours = Counting(device), Counting(device)
-
-    def function(of: Counting, x: torch.Tensor, a: float) -> torch.Tensor:
-        return x * (a / (of.count(x) - 9))
-
     fast: Any = reprise.region(lambda x, a: function(ours, x, a))
-    x = torch.ones(3, device=device)
     with torch.no_grad():
-        for call in range(14):
-            if call == 8:
-                for run in (fast, lambda x, a: function(plain, x, a)):
-                    with pytest.raises(ZeroDivisionError):
-                        run(x, 0.5)
-            else:
-                assert_same_bits(fast(x, 0.5), function(plain, x, 0.5))
-            assert_same_bits([ours.counter, ours.state], [plain.counter, plain.state])
-    assert fast.explain().replayed >= 6, str(fast.explain())
+        for call in range(CALLS):
+            x = torch.full((3,), 0.25 * (call % 3), device=device)
+            a = call + 1.0 if call < CALLS // 2 else 3.0
+            assert_same_bits(fast(x, a), function(plain, x, a), f"call {call}")
+            assert_same_bits([ours.state, ours.counter], [plain.state, plain.counter])
+    assert fast.explain().replayed == 0
+    assert "hands data to the host" in str(fast.explain())
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.uint16, torch.float8_e5m2])
+def test_constants_of_other_types(dtype: torch.dtype, device: str) -> None:
+    """A number varies beside a constant in whose type no float is."""
+    fast: Any = reprise.region(
+        lambda x, a: x * a + torch.tensor(1).to(dtype).real.item()
+    )
+    with torch.no_grad():
+        for a in (0.5, 1.5, 2.5, 0.25):
+            x = torch.ones(2, device=device)
+            assert_same_bits(fast(x, a), x * a + 1)
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+def test_counters_that_share_memory(foreach: bool, device: str) -> None:
+    """What is added to one is added to the other, too."""
+    plain, ours = (Training("Adam", device, foreach=foreach) for _ in range(2))
+    fast: Any = reprise.region(ours.step)
+
+    def between(each: Training, call: int) -> None:
+        if call == 8:
+            states = list(each.optimizer.state.values())
+            states[2]["step"].data = states[0]["step"].data
+
+    compare(plain, ours, fast, between, device=device)
+    assert fast.explain().replayed > 0, str(fast.explain())
+
+
+@pytest.mark.parametrize("number", [Rate(0.01), 1e-2 + 0j, True])
+def test_numbers_of_other_classes(number: Any, device: str) -> None:
+    """Such a rate reads another number without asking it."""
+    plain, ours = (Training("Adagrad", device, foreach=False) for _ in range(2))
+    for each in (plain, ours):
+        for group in each.optimizer.param_groups:
+            group["lr_decay"] = number if not isinstance(number, complex) else 0.5
+            group["lr"] = number if isinstance(number, Rate) else 0.01
+    compare(plain, ours, reprise.region(ours.step), device=device)
+
+
+def test_the_optimizers_modules_are_as_they_were(device: str) -> None:
+    before = {name: vars(module).copy() for name, module in MODULES.items()}
+    ours = Training("RAdam", device)
+    fast: Any = reprise.region(ours.step)
+    for x in batches(device):
+        fast(x)
+    for name, module in MODULES.items():
+        assert vars(module) == before[name], name
+    held = [value for group in ours.optimizer.param_groups for value in group.values()]
+    assert {type(each) for each in held if isinstance(each, float)} == {float}
 
 
 @pytest.mark.parametrize("seed", range(40))

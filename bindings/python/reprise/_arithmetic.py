@@ -1,31 +1,42 @@
-"""What Python computes with the numbers of a recorded call, as nodes that can be computed again."""
+"""What torch's optimizers compute with numbers, as nodes that can be computed again.
+
+A float in C hands its value to whoever asks, and no subclass of it is told. So numbers are
+followed where all code is known that has them: in the modules of `torch.optim` that are named
+here, which add, subtract, multiply, divide, raise to powers and compare.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import threading
 import types
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+import torch
+from torch.optim import optimizer as _optimizer
 
 from reprise import _native
 from reprise._enums import NumberOp
-from reprise._frames import is_torchs
 
 EXACT = 1 << 53  # integers below are floats, too
-# Modules in C that give a number to no one, or to torch's operators, which are written down.
+FOLDER = os.path.dirname(torch.optim.__file__) + os.sep
+_MODULES = ("optimizer", "adam", "adamw", "adamax", "adagrad", "nadam", "radam", "asgd")
+# Modules in C whose functions give a number to nobody but torch's operators.
 _KNOWN = frozenset(
-    {
-        *("builtins", "torch", "operator", "_operator", "itertools", "functools"),
-        *("_functools", "collections", "_collections", "_abc", "_weakref", "weakref"),
-        *("_thread", "sys", "time", "gc", "_contextvars", "_warnings", "typing"),
-        *("_typing", "types", "marshal", "_imp", "posix", "_io"),
-    }
+    {"builtins", "torch", "typing", "_typing", "collections", "operator"}
 )
-_GIVEN = (NumberOp.GIVEN, NumberOp.CONSTANT)
-_MATH = frozenset({"numpy", "scipy", "cupy", "jax", "gmpy2", "mpmath"})
+
+
+def is_followed(code: types.CodeType) -> bool:
+    """Return whether what the code does with numbers is known: it is torch's optimizers'."""
+    return code.co_filename.startswith(FOLDER)
 
 
 class Arithmetic:
-    """The numbers of one recorded call, and what Python computes with them.
+    """The numbers of one recorded call, and what torch's optimizers compute with them.
 
     A number is a node, named by its index; operands are earlier ones. The first nodes are the
     numbers that the call is given. Single-thread.
@@ -36,37 +47,17 @@ class Arithmetic:
         # By node: a `NumberOp`, its two operands, and whether Python went by it.
         self.nodes: list[int] = []
         self.values: list[float] = []
-        self.reads = 0  # of tensors of the host
         # Who may have been given what was read or computed; "": nobody.
         self.escape = ""
-        self._active = False  # something was read or computed
         self._constants: dict[str, int] = {}
         for index, value in enumerate(given):
             self.add(NumberOp.GIVEN, index, 0, value)
 
     def add(self, op: int, left: int, right: int, value: float) -> int:
         """Add a node. Returns its name."""
-        if op not in _GIVEN and not self._active:
-            self._active = True
-            frame: types.FrameType | None = sys._getframe(1)
-            while frame is not None:
-                self.saw_frame(frame)
-                frame = frame.f_back
         self.nodes += op, left, right, 0
         self.values.append(value)
         return len(self.values) - 1
-
-    def operands(self) -> set[int]:
-        """Return the nodes that something was computed from."""
-        found = set()
-        for op, left, right in zip(
-            self.nodes[::4], self.nodes[1::4], self.nodes[2::4], strict=True
-        ):
-            if op > NumberOp.CONSTANT:
-                found.add(left)
-            if op > NumberOp.ABSOLUTE:
-                found.add(right)
-        return found
 
     def constant(self, value: float) -> int:
         """Return the node of a constant."""
@@ -81,40 +72,74 @@ class Arithmetic:
         """Note that Python goes by a number."""
         self.nodes[4 * node + 3] = 1
 
+    def operands(self) -> set[int]:
+        """Return the nodes that something was computed from."""
+        found = set()
+        for op, left, right in zip(
+            self.nodes[::4], self.nodes[1::4], self.nodes[2::4], strict=True
+        ):
+            if op > NumberOp.CONSTANT:
+                found.add(left)
+            if op > NumberOp.ABSOLUTE:
+                found.add(right)
+        return found
+
     def saw_call(self, frame: types.FrameType, function: Any) -> None:
-        """See the call of a function in C: it may be given what was computed."""
-        if not self._active or self.escape:
+        """See the call of a function in C, which may be given what an optimizer computed."""
+        if self.escape or not is_followed(frame.f_code):
             return
         module = getattr(function, "__module__", None)
-        if module is None:
-            owner = getattr(function, "__self__", None)
-            # Without a module: a method, or a function of a library's.
-            if type(owner).__name__ == "PyCapsule":
-                module = "torch" if is_torchs(frame.f_code.co_filename) else "?"
-            else:
-                owner = owner if isinstance(owner, type) else type(owner)
-                if owner is type(None):
-                    owner = getattr(function, "__objclass__", type(None))
-                module = owner.__module__
-        if module.partition(".")[0] not in _KNOWN:
+        if module is not None and module.partition(".")[0] not in _KNOWN:
             self.escape = f"{module}.{function.__name__}"
-
-    def saw_frame(self, frame: types.FrameType) -> None:
-        """See a function of Python's: it may give what was computed to a library's arrays."""
-        if not self._active or self.escape:
-            return
-        of = frame.f_globals
-        for name in frame.f_code.co_names:
-            value = of.get(name)
-            if (
-                type(value) is types.ModuleType
-                and value.__name__.partition(".")[0] in _MATH
-            ):
-                self.escape = value.__name__
-                return
 
 
 def take_read() -> int:
     """Return which read of a tensor of the host the last call was; negative: none."""
     read: int = _native._ops().take_read()
     return read
+
+
+def may_follow(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
+    """Return whether all numbers of theirs are plain floats, which give way to others."""
+
+    def is_plain(value: Any) -> bool:
+        if isinstance(value, (tuple, list)):
+            return all(map(is_plain, value))
+        return not isinstance(value, (float, complex)) or type(value) is float
+
+    return all(
+        is_plain(value)
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for key, value in group.items()
+        if key != "params"
+    )
+
+
+@contextlib.contextmanager
+def reading(read: Callable[[float], float]) -> Iterator[None]:
+    """Have torch's optimizers, on this thread, hand what they read to `read`."""
+    plain, thread = _optimizer._get_value, threading.get_ident()
+
+    def get_value(x: Any) -> Any:
+        value = plain(x)
+        follows = (
+            isinstance(x, torch.Tensor)
+            and threading.get_ident() == thread
+            and is_followed(sys._getframe(1).f_code)
+        )
+        return read(value) if follows else value
+
+    changed = [
+        module
+        for name in _MODULES
+        if (module := sys.modules.get(f"torch.optim.{name}")) is not None
+        and vars(module).get("_get_value") is plain
+    ]
+    try:
+        for module in changed:
+            vars(module)["_get_value"] = get_value
+        yield
+    finally:
+        for module in changed:
+            vars(module)["_get_value"] = plain

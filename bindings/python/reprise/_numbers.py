@@ -8,14 +8,13 @@ import dataclasses
 import gc
 import operator
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
-from reprise._arithmetic import EXACT, Arithmetic, take_read
+from reprise._arithmetic import EXACT, Arithmetic, is_followed, reading, take_read
 from reprise._enums import NumberOp
 from reprise.guards import classes, tree
 
@@ -68,20 +67,19 @@ class Notes:
             self.look_at(node)
 
     def read(self, value: float) -> float:
-        """Return what `item()` of a tensor has given, as a number if it is followed."""
-        arithmetic = self.arithmetic
+        """Return what was read of a tensor, as a number if it is followed."""
         if type(value) is not float or (read := take_read()) < 0:
             return value
-        arithmetic.reads += 1
-        return Number.of(value, arithmetic.add(NumberOp.READ, read, 0, value), self)
+        return Number.of(
+            value, self.arithmetic.add(NumberOp.READ, read, 0, value), self
+        )
 
 
 class Number(float):
     """A float that notes what Python computes with it, and whether it looks at it.
 
     For torch it is an ordinary float. In arithmetic with a tensor, Python asks the tensor.
-    Sums, differences, products, quotients, powers and comparisons are followed: these are
-    nodes of `Arithmetic`. Python goes by a comparison.
+    What torch's optimizers compute is a node of `Arithmetic`, and so is a negative.
     """
 
     node: int
@@ -98,8 +96,12 @@ class Number(float):
     def __neg__(self) -> Number:
         return self._function(NumberOp.NEGATE, -float.__float__(self))
 
-    def __abs__(self) -> Number:
-        return self._function(NumberOp.ABSOLUTE, abs(float.__float__(self)))
+    def __abs__(self) -> float:
+        value = abs(float.__float__(self))
+        if is_followed(sys._getframe(1).f_code):
+            return self._function(NumberOp.ABSOLUTE, value)
+        self.notes.look_at(self.node)
+        return value
 
     def __pos__(self) -> Number:
         return self
@@ -134,7 +136,7 @@ def _noting(name: str) -> Callable[..., Any]:
         self.notes.look_at(self.node)
         for other in others:
             if type(other) is Number:
-                self.notes.look_at(other.node)
+                other.notes.look_at(other.node)
         return plain(self, *others)
 
     method.__name__ = name
@@ -158,7 +160,11 @@ def _computing(name: str, op: int, *, reflected: bool = False) -> Callable[..., 
     plain = getattr(float, name)
 
     def method(self: Number, *others: Any) -> Any:
-        if len(others) != 1 or (other := _node_of(others[0], self.notes)) is None:
+        if (
+            len(others) != 1
+            or not is_followed(sys._getframe(1).f_code)
+            or (other := _node_of(others[0], self.notes)) is None
+        ):
             return noting(self, *others)
         try:
             value = plain(self, others[0])
@@ -183,7 +189,8 @@ def _comparing(
     plain = getattr(float, name)
 
     def method(self: Number, other: Any) -> Any:
-        if (node := _node_of(other, self.notes)) is None:
+        followed = is_followed(sys._getframe(1).f_code)
+        if not followed or (node := _node_of(other, self.notes)) is None:
             return noting(self, other)
         holds = plain(self, other)
         left, right = (node, self.node) if swapped else (self.node, node)
@@ -234,8 +241,8 @@ def noted(
 ) -> Iterator[tuple[list[Any], dict[str, Any]]]:
     """Yield arguments whose floats note what Python does with them; optimizers' floats too.
 
-    If it `reads`, so do numbers that `item()` reads from tensors of the host. Floats within
-    containers count as looked at. If the code `computes`, all floats do. So do floats that the code stores: ordinary ones are in their places at the end.
+    If it `reads`, so do numbers that torch's optimizers read from tensors of the host. Floats
+    within containers count as looked at. If the code `computes`, all floats do. So do floats that the code stores: ordinary ones are in their places at the end.
     """
     index = 0
 
@@ -260,7 +267,7 @@ def noted(
                     replaced.append((group, key, value, note(value)))
     try:
         _set(replaced)
-        with _reading(notes) if reads else contextlib.nullcontext():
+        with reading(notes.read) if reads else contextlib.nullcontext():
             yield noted_args, noted_kwargs
     finally:
         _put_back(replaced)
@@ -272,27 +279,6 @@ def noted(
                 notes.look_at(each.node)
             _replace(stored)
         made.clear()
-
-
-@contextlib.contextmanager
-def _reading(notes: Notes) -> Iterator[None]:
-    """Have `Tensor.item` tell this thread what it has read."""
-    before = torch.Tensor.__dict__.get("item")
-    plain = torch.Tensor.item
-    thread = threading.get_ident()
-
-    def item(self: torch.Tensor, *wrong: Any, **names: Any) -> Any:
-        value = plain(self, *wrong, **names)
-        return notes.read(value) if threading.get_ident() == thread else value
-
-    torch.Tensor.item = item
-    try:
-        yield
-    finally:
-        if before is None:
-            del torch.Tensor.item
-        else:
-            torch.Tensor.item = before
 
 
 # Variables of these end with them: they would hold numbers that the code has not stored.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from reprise import _results
-from reprise._arithmetic import Arithmetic
+from reprise._arithmetic import Arithmetic, may_follow
 from reprise._call_watch import CallWatch
 from reprise._numbers import Notes, noted, plain
 from reprise._open_recording import Learned, OpenRecording
@@ -149,12 +149,13 @@ class RecordedCall:
         notes, watch = self._notes, self.watch
         assert notes is not None
         # Who sees no calls does not see where numbers go.
-        sees = watch.sees_calls() and not walk.computes
-        watch.arithmetic = notes.arithmetic
-        if not sees:
-            notes.arithmetic.escape = "what nobody looks at"
+        reads = watch.sees_calls() and may_follow(walk.optimizers)
+        if reads:
+            watch.arithmetic = notes.arithmetic
+        else:
+            notes.arithmetic.escape = "code that nobody sees"
         return noted(
-            args, kwargs, walk.optimizers, notes, computes=walk.computes, reads=sees
+            args, kwargs, walk.optimizers, notes, computes=walk.computes, reads=reads
         )
 
     def check_modes(self) -> None:
@@ -195,11 +196,6 @@ class RecordedCall:
         if (notes := self._notes) is None:
             return self._opened.end(outputs, [], len(self.outputs))
         arithmetic = notes.arithmetic
-        if arithmetic.escape and arithmetic.reads:
-            raise Refusal(
-                f"{arithmetic.escape} may be given a number that it reads from a tensor of "
-                "the host"
-            )
         if arithmetic.escape:
             notes.look_at_operands()
         else:

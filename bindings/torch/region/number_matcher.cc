@@ -1,16 +1,14 @@
 #include "bindings/torch/region/number_matcher.h"
 
-#include <ATen/Dispatch_v2.h>
-#include <c10/util/TypeCast.h>
-#include <c10/util/complex.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <set>
 
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/runtime/op_policy.h"
+#include "bindings/torch/runtime/thread_state.h"
 
 namespace reprise::bindings {
 namespace {
@@ -68,6 +66,11 @@ std::optional<std::string> NumberMatcher::Differs(TapeRecord& expected,
     if (each.number < given || each.number - given >= is_.size() ||
         !SameBits(is_[each.number - given], each.is)) {
       return NameOf(each.place, written) + " is " + std::to_string(each.is);
+    }
+  }
+  for (const auto& [given, negated] : confirmed_) {
+    if (!MayStand(given, negated, expected, written)) {
+      return "numbers that Python computes are those of the call by chance";
     }
   }
   for (const Difference& each : differences_) {
@@ -172,19 +175,17 @@ std::optional<std::string> NumberMatcher::ComputedDiffer(
 }
 
 bool NumberMatcher::IsMadeOf(const at::Tensor& content, double was, double is) {
-  bool made = false;
-  AT_DISPATCH_V2(
-      content.scalar_type(), "reprise_constant", AT_WRAP([&] {
-        if constexpr (!c10::is_complex<scalar_t>::value) {
-          const auto* const data = content.const_data_ptr<scalar_t>();
-          const auto then = c10::convert<scalar_t>(was);
-          const auto now = c10::convert<scalar_t>(is);
-          made = then == now && std::find(data, data + content.numel(), now) !=
-                                    data + content.numel();
-        }
-      }),
-      AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16, at::kBool);
-  return made;
+  const at::ScalarType type = content.scalar_type();
+  if (!at::isFloatingType(type) && !at::isIntegralType(type, true)) return true;
+  const DepthGuard unseen;  // the program compares nothing
+  // As torch.tensor makes it of a float.
+  const auto as_made = [type](double number) {
+    return at::scalar_tensor(number, at::kDouble).to(type);
+  };
+  const at::Tensor then = as_made(was).to(at::kDouble);
+  const at::Tensor now = as_made(is).to(at::kDouble);
+  return at::equal(then, now) &&
+         content.to(at::kDouble).eq(now).any().item<bool>();
 }
 
 std::optional<std::string> NumberMatcher::ConstantsDiffer(
@@ -200,7 +201,7 @@ std::optional<std::string> NumberMatcher::ConstantsDiffer(
     read[n] = node.op == NumberOp::kRead ||
               (node.op > NumberOp::kConstant && read[node.left]) ||
               (node.op > NumberOp::kAbsolute && read[node.right]);
-    if (!arithmetic.varies[n]) continue;
+    if (!arithmetic.varies[n] || node.op == NumberOp::kGiven) continue;
     all.emplace(Bits(was_[n]), Bits(is_[n]));
     if (!read[n]) of_given.emplace(Bits(was_[n]), Bits(is_[n]));
   }
@@ -237,6 +238,23 @@ std::optional<NumberMatcher::Given> NumberMatcher::FindGiven(
   return found;
 }
 
+bool NumberMatcher::MayStand(uint32_t given, bool negated, TapeRecord& expected,
+                             const TapeRecord& written) {
+  const double sign = negated ? -1 : 1;
+  const auto found =
+      by_values_.find({Bits(sign * expected.numbers.values[given]),
+                       Bits(sign * written.numbers.values[given])});
+  if (found == by_values_.end()) return true;
+  const std::span<const NumberNode> nodes = expected.arithmetic.nodes;
+  const auto same = std::ranges::find_if(found->second, [&](uint32_t n) {
+    return negated ? IsNegatedGiven(nodes[n], nodes, given)
+                   : nodes[n].op == NumberOp::kGiven && nodes[n].left == given;
+  });
+  if (same == found->second.end()) return false;
+  HaveEqual(found->second, *same, expected.arithmetic);
+  return true;
+}
+
 void NumberMatcher::HaveEqual(const std::vector<uint32_t>& numbers,
                               uint32_t one, TapeArithmetic& arithmetic) {
   if (!have_equal_.emplace(one, true).second) return;
@@ -258,25 +276,16 @@ std::optional<std::string> NumberMatcher::Explain(const Difference& difference,
                               std::to_string(difference.was);
   std::optional<uint32_t> number;
   bool negated = false;
-  if (const auto given = FindGiven(difference, expected, written)) {
-    const std::span<const NumberNode> nodes = expected.arithmetic.nodes;
-    const auto same = std::ranges::find_if(computed, [&](uint32_t n) {
-      return given->negated ? IsNegatedGiven(nodes[n], nodes, given->index)
-                            : nodes[n].op == NumberOp::kGiven &&
-                                  nodes[n].left == given->index;
-    });
-    // No element of a list is a negative.
-    const bool is_element =
-        difference.place.element.has_value() && given->negated;
-    if (!is_element && (same != computed.end() || computed.empty())) {
-      number = given->index;
-      negated = given->negated;
-      expected.numbers.varies[given->index] =
-          written.numbers.varies[given->index] = true;
-      if (same != computed.end()) {
-        HaveEqual(computed, *same, expected.arithmetic);
-      }
-    }
+  // No element of a list is a negative.
+  const auto given = FindGiven(difference, expected, written);
+  const bool may_be_given =
+      given.has_value() &&
+      !(difference.place.element.has_value() && given->negated);
+  if (may_be_given &&
+      MayStand(given->index, given->negated, expected, written)) {
+    number = given->index;
+    negated = given->negated;
+    expected.numbers.varies[*number] = written.numbers.varies[*number] = true;
   }
   if (!number.has_value()) {
     if (computed.empty()) return unknown;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,10 +42,15 @@ class NumberMatcher {
   void Expect(const Place& place, uint32_t number, double is) {
     expectations_.push_back({place, number, is});
   }
+  // Somewhere stands that number of the call's, as it did.
+  void Confirm(uint32_t given, bool negated) {
+    confirmed_.emplace(given, negated);
+  }
   // From the first call on, with another tape.
   void Restart() {
     differences_.clear();
     expectations_.clear();
+    confirmed_.clear();
   }
 
   // At the end. Both records are changed: what varies in them varies by the
@@ -74,6 +80,10 @@ class NumberMatcher {
                                             const TapeRecord& written);
   std::optional<std::string> Explain(const Difference& difference,
                                      TapeRecord& expected, TapeRecord& written);
+  // What was taken for that number of the call's may be another one that had
+  // the same values. False: that cannot be made a condition.
+  bool MayStand(uint32_t given, bool negated, TapeRecord& expected,
+                const TapeRecord& written);
   // A number of the call's that had both values; if there is one alone.
   struct Given {
     uint32_t index = 0;
@@ -88,6 +98,7 @@ class NumberMatcher {
 
   std::vector<Difference> differences_;
   std::vector<Expectation> expectations_;
+  std::set<std::pair<uint32_t, bool>> confirmed_;
   std::vector<double> was_;  // by node
   std::vector<double> is_;
   std::map<Values, std::vector<uint32_t>> by_values_;  // nodes

@@ -34,7 +34,9 @@ void NumberWriter::NoteCall() {
 }
 
 void NumberWriter::NoteRead(const c10::IValue& value) {
-  if (!value.isDouble()) return fault_.Refuse(Refusal::kReadNotFollowed);
+  if (!value.isDouble()) {
+    return fault_.Refuse(Refusal::kHandsDataOut, record_.calls.back().op);
+  }
   record_.arithmetic.reads.back().value = value.toDouble();
 }
 
@@ -58,7 +60,9 @@ void NumberWriter::Check(bool notes) {
   TapeArithmetic& arithmetic = record_.arithmetic;
   if (!notes) return;
   if (taken_ != arithmetic.reads.size() || (!arithmetic.noted && taken_ != 0)) {
-    return fault_.Refuse(Refusal::kReadNotFollowed);
+    const auto read =
+        std::ranges::find_if(record_.calls, &TapeCall::read_ahead);
+    return fault_.Refuse(Refusal::kHandsDataOut, read->op);
   }
   std::vector<double> reads;
   for (const NumberRead& read : arithmetic.reads) reads.push_back(read.value);

@@ -19,9 +19,6 @@ constexpr Row kRows[] = {
     {Refusal::kCopiesToHost, ": copies to the host"},
     {Refusal::kReturnsObject, ": returns an object"},
     {Refusal::kRaised, " raised an error"},
-    {Refusal::kReadNotFollowed,
-     "it reads a number from a tensor of the host by something else "
-     "than item(), or does mathematics besides (math, NumPy)"},
     {Refusal::kNumberNotFollowed,
      "Python computes with a number in a way that is not followed"},
     {Refusal::kDecidedByDrawn,

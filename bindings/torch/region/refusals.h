@@ -18,7 +18,6 @@ enum class Refusal : uint8_t {
   kReturnsObject,
   kRaised,
   // Of numbers that Python reads and computes.
-  kReadNotFollowed,
   kNumberNotFollowed,
   // Of an operator's argument: its values decide which calls are made.
   kDecidedByDrawn,

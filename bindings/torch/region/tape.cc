@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -77,6 +78,19 @@ void Tape::MakeProgram() {
     if (varies || op == NumberOp::kConstant || op == NumberOp::kGiven) continue;
     fixed.push_back({.node = n, .value = arithmetic.values[n]});
   }
+  std::set<size_t> counters;
+  for (const NumberRead& read : arithmetic.reads) {
+    counters.insert(static_cast<size_t>(read.reg));
+  }
+  counters_.assign(counters.begin(), counters.end());
+  for (size_t reg = 0; reg < record_.registers.size(); ++reg) {
+    const TapeRegister& of = record_.registers[reg];
+    const bool given =
+        of.origin == Origin::kForeign || of.origin == Origin::kInput;
+    if (given && of.form.device.is_cpu() && !counters.contains(reg)) {
+      others_.push_back(reg);
+    }
+  }
   std::vector<uint32_t> stands_for = arithmetic.stands_for;
   for (auto k = static_cast<uint32_t>(stands_for.size());
        k < arithmetic.reads.size(); ++k) {
@@ -84,6 +98,27 @@ void Tape::MakeProgram() {
   }
   program_ = NumberProgram(arithmetic.nodes, stands_for, used, std::move(fixed),
                            arithmetic.equal);
+}
+
+bool Tape::CountersAreApart(const TapeInputs& inputs) const {
+  std::vector<const void*> counters;
+  counters.reserve(counters_.size());
+  for (const size_t reg : counters_) {
+    counters.push_back(GivenAs(reg, inputs).unsafe_storage().data());
+  }
+  std::ranges::sort(counters);
+  return std::ranges::adjacent_find(counters) == counters.end() &&
+         std::ranges::none_of(others_, [&](size_t reg) {
+           const TapeRegister& of = record_.registers[reg];
+           if (of.origin == Origin::kForeign && of.foreign->use_count() == 0) {
+             return false;
+           }
+           const c10::TensorImpl& other = GivenAs(reg, inputs);
+           return other.has_storage() &&
+                  std::ranges::binary_search(
+                      counters,
+                      static_cast<const void*>(other.unsafe_storage().data()));
+         });
 }
 
 std::optional<std::vector<double>> Tape::Compute(
@@ -102,7 +137,7 @@ std::optional<std::vector<double>> Tape::Compute(
     }
   }
   const auto wanted = program_.Run(inputs.numbers, reads);
-  if (!wanted.has_value()) return std::nullopt;
+  if (!wanted.has_value() || !CountersAreApart(inputs)) return std::nullopt;
   std::vector<double> numbers(inputs.numbers.begin(), inputs.numbers.end());
   if (!computed_.empty()) numbers.resize(computed_.back() + 1);
   for (size_t i = 0; i < computed_.size(); ++i) {

@@ -118,11 +118,16 @@ class Tape {
   bool GivenAsFarApart(std::span<const at::Tensor> tensors) const;
 
   void MakeProgram();
+  // No tensor of the host that calls may write has the memory of one that is
+  // read ahead: what is added to it would be added to that, too.
+  bool CountersAreApart(const TapeInputs& inputs) const;
 
   TapeRecord record_;
   Given given_;
   NumberProgram program_;
   std::vector<uint32_t> computed_;  // which numbers it gives
+  std::vector<size_t> counters_;    // registers of reads, each once
+  std::vector<size_t> others_;      // that are of the host, too
   WatchedTensors foreign_;          // of what is given
   bool tells_passes_ = false;
 };

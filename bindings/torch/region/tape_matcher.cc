@@ -149,7 +149,9 @@ bool TapeMatcher::SameNumbers(const TapeArgument& expected,
       return true;
     }
     const double given = written_->numbers.values[number];
-    return SameBits(value.toDouble(), negated ? -given : given);
+    if (!SameBits(value.toDouble(), negated ? -given : given)) return false;
+    numbers_.Confirm(number, negated);
+    return true;
   };
   if (expected.kind == Kind::kNumber) {
     if (!fits(place, expected.index, expected.negated, written.value)) {

@@ -160,13 +160,13 @@ TEST_F(GpuTraceTest, WaitsInsideOfAnOpAreTheOps) {
   const auto uses = Uses();
   for (size_t i = 0; i < uses.size(); ++i) {
     const DepthGuard inside;
-    t_thread_state.waited_inside = false;
+    t_thread_state.op.waited_inside = false;
     uses[i]();
-    EXPECT_EQ(t_thread_state.waited_inside, i >= 2) << i;
+    EXPECT_EQ(t_thread_state.op.waited_inside, i >= 2) << i;
   }
-  t_thread_state.waited_inside = false;
+  t_thread_state.op.waited_inside = false;
   uses[2]();
-  EXPECT_FALSE(t_thread_state.waited_inside) << "it is no op's";
+  EXPECT_FALSE(t_thread_state.op.waited_inside) << "it is no op's";
 }
 
 // Last: Python's callbacks take the place of whoever was there.

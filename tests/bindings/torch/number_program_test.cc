@@ -51,10 +51,11 @@ TEST(NumberProgramTest, ComputesAsFloatsDo) {
 TEST(NumberProgramTest, PowersAreTheLibrarysOwn) {
   double (*const volatile power)(double, double) = &std::pow;
   for (const double base : {0.9, 0.999, 1.1, 3.7, 1e-5}) {
-    for (const double exponent : {0.5, 2.0, -1.0, 17.0, 1e4}) {
+    for (const double exponent : {0.5, 2.0, -1.0, 17.0, 40.0}) {
       const double expected = power(base, exponent);
       const auto found = Compute(NumberOp::kPower, base, exponent);
-      if (std::isfinite(expected)) EXPECT_EQ(found, expected);
+      ASSERT_TRUE(std::isfinite(expected));
+      EXPECT_EQ(found, expected);
     }
   }
 }
