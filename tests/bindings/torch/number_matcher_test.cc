@@ -219,7 +219,9 @@ TEST_F(NumberMatcherTest, ANumberOfTheCallMayBeAnotherOneByChance) {
   const Callable callable = [this](Notes& notes) {
     counter_.add_(1);
     const uint32_t read = notes.Read(counter_);
-    return x_ * -notes[notes.Product(read, notes.Constant(1))];
+    const uint32_t negative =
+        notes.Add({.op = NumberOp::kNegate, .left = read}, -notes[read]);
+    return x_ * notes[negative];
   };
   Record(callable, {1}, false);
   EXPECT_EQ(Record(callable, {2}, false).reason, "");

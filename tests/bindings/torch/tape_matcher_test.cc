@@ -210,7 +210,7 @@ TEST_F(TapeMatcherTest, ForgottenNumbersDoNotVary) {
                   {number});
   };
   Match match({by(0.25)}, by(0.5));
-  EXPECT_EQ(match.InCalls(), "");
+  EXPECT_EQ(match.InAll(), "");
   EXPECT_TRUE(match.WrittenFits(x_, {0.75}));
   match->ForgetNumbers();
   EXPECT_FALSE(match.WrittenFits(x_, {0.75}));
@@ -222,7 +222,7 @@ TEST_F(TapeMatcherTest, WhichOfTwoEqualNumbersItIsIsNotKnown) {
     return Record(x_, [this, number] { return Tensors{at::mul(x_, number)}; },
                   {number, number});
   };
-  EXPECT_TRUE(Has(Match({by(0.25)}, by(0.5)).InCalls(),
+  EXPECT_TRUE(Has(Match({by(0.25)}, by(0.5)).InAll(),
                   "'other' is 0.500000, was 0.250000"));
 }
 
