@@ -1,3 +1,7 @@
+// Larger than its limit: each function takes a trace from one state to another,
+// and all of them share the session's plans, instances and recordings. Apart, a
+// reader would look for the next state in several files.
+
 #include "scheduler/lifecycle.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Larger than its limit: pausing, resetting and inspecting work on all parts of
+// a session at once, and so does the change from one pass to the next.
+
 #include "scheduler/stream_session.h"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // The one implementation of Session: a state machine over the op stream.
+//
+// Larger than its limit: a session owns the parts that outlive a pass, and this
+// is where they are put together.
 
 #ifndef REPRISE_SCHEDULER_STREAM_SESSION_H_
 #define REPRISE_SCHEDULER_STREAM_SESSION_H_

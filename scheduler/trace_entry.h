@@ -1,4 +1,7 @@
 // What a session knows of one trace.
+//
+// Larger than its limit: a trace is named by what many parts of a session know
+// of it. Each member has one owner, who alone writes it.
 
 #ifndef REPRISE_SCHEDULER_TRACE_ENTRY_H_
 #define REPRISE_SCHEDULER_TRACE_ENTRY_H_

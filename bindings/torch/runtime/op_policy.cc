@@ -1,3 +1,5 @@
+// Larger than its limit: tables of torch's operators, and a function for each.
+
 #include "bindings/torch/runtime/op_policy.h"
 
 #include <ATen/core/enum_tag.h>
