@@ -114,6 +114,7 @@ void DropRegion(int64_t name) { Regions().Remove(name); }
 bool BeginRegion(int64_t name, int64_t owner, std::vector<at::Tensor> tensors,
                  std::vector<double> numbers, std::vector<at::Tensor> watched) {
   const auto region = Regions().Find(name);
+  BeforeContents();  // counters are looked at
   return region != nullptr &&
          region->Begin(std::move(tensors), std::move(numbers),
                        std::move(watched), owner);
@@ -143,10 +144,9 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
 
 // See NodesOf.
 void NoteArithmetic(int64_t name, const std::vector<int64_t>& words,
-                    std::vector<double> values) {
+                    const std::vector<double>& values) {
   if (const auto region = Regions().Find(name)) {
-    std::vector<NumberNode> nodes = NodesOf(words, values);
-    region->NoteArithmetic(std::move(nodes), std::move(values));
+    region->NoteArithmetic(NodesOf(words, values), values);
   }
 }
 

@@ -17,6 +17,7 @@ import os
 import pathlib
 import random
 import sys
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -112,7 +113,7 @@ class Source:
             self.use()
 
     def text(self) -> str:
-        self.lines = ["def call(x, a, b):"]
+        self.lines = ["def call(x, a, b, counters, state, more):"]
         self.say("y = torch.tanh(x)")
         self.say("state.add_(x)")  # numbers are read behind what changes something
         for _ in range(STATEMENTS):
@@ -128,7 +129,16 @@ class World:
     counters: list[torch.Tensor]
     state: torch.Tensor
     more: torch.Tensor
-    call: Callable[..., torch.Tensor]
+    module: types.ModuleType
+
+    def run(self, x: torch.Tensor, a: float, b: float) -> torch.Tensor:
+        """Call it."""
+        function: Callable[..., torch.Tensor] = self.module.call
+        return function(x, a, b, self.counters, self.state, self.more)
+
+    def enter(self) -> None:
+        """Its module is now the one of its name."""
+        sys.modules[self.module.__name__] = self.module
 
 
 def world(seed: int, device: str) -> World:
@@ -142,17 +152,16 @@ def world(seed: int, device: str) -> World:
         )
         for _ in range(COUNTERS)
     ]
-    names: dict[str, Any] = {
-        "torch": torch,
-        "optimizer": sys.modules["torch.optim.optimizer"],
-        "counters": counters,
-        "state": state,
-        "more": more,
-    }
-    text, name = Source(seed).text(), f"{FOLDER}<arithmetic {seed}>"
-    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    exec(compile(text, name, "exec"), names)
-    return World(counters, state, more, names["call"])
+    name = f"torch.optim.arithmetic_{seed}"
+    module = sys.modules[name] = types.ModuleType(name)  # followed as torch's own are
+    vars(module).update(
+        torch=torch,
+        optimizer=sys.modules["torch.optim.optimizer"],
+    )
+    text, file = Source(seed).text(), f"{FOLDER}<arithmetic {seed}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    exec(compile(text, file, "exec"), vars(module))
+    return World(counters, state, more, module)
 
 
 def bits(tensors: list[torch.Tensor]) -> list[list[int]]:
@@ -170,7 +179,7 @@ def compare(seed: int, device: str) -> reprise.RegionReport:
     """One program by itself and, from the same state, as a region. Raises AssertionError."""
     draw = random.Random(seed + 2)
     plain, ours = world(seed, device), world(seed, device)
-    fast: Any = reprise.region(ours.call)
+    fast: Any = reprise.region(lambda x, a, b: ours.run(x, a, b))
     a, b = 0.5, 0.125
     with torch.no_grad():
         for call in range(CALLS):
@@ -182,7 +191,8 @@ def compare(seed: int, device: str) -> reprise.RegionReport:
                     each.counters[which].fill_(value)
             x = torch.randn(5, device=device)
             found = []
-            for each, function in ((plain, plain.call), (ours, fast)):
+            for each, function in ((plain, plain.run), (ours, fast)):
+                each.enter()
                 result = function(x.clone(), a, b)
                 found.append([result, each.state, each.more, *each.counters])
             if bits(found[1]) != bits(found[0]):

@@ -667,7 +667,7 @@ def test_optimizer_whose_numbers_come_from_nowhere_is_refused(device: str) -> No
     net = perceptron(device)
     twin = copy.deepcopy(net)
     optimizers = [
-        torch.optim.Adam(each.parameters(), lr=0.01, foreach=False)
+        torch.optim.NAdam(each.parameters(), lr=0.01, foreach=False)
         for each in (net, twin)
     ]
 
@@ -684,7 +684,7 @@ def test_optimizer_whose_numbers_come_from_nowhere_is_refused(device: str) -> No
     assert_same_bits(list(net.parameters()), list(twin.parameters()))
     report = fast.explain()
     assert report.replayed == 0
-    assert "hands data to the host" in str(report) and "fused=True" in str(report)
+    assert "hands data to the host" in str(report) and "capturable=True" in str(report)
     assert "test_regions.py" in str(report)
 
 

@@ -20,8 +20,12 @@ from torch.optim import optimizer as _optimizer
 
 from reprise import _native
 from reprise._enums import NumberOp
+from reprise._frames import Owner, is_torchs, owner_of
 
+# Functions of an optimizer's that have computed nothing, and call hooks and closures.
+_CALL_THE_PROGRAM = frozenset({"step", "wrapper", "zero_grad"})
 EXACT = 1 << 53  # integers below are floats, too
+_GET_VALUE = _optimizer._get_value
 FOLDER = os.path.dirname(torch.optim.__file__) + os.sep
 _MODULES = ("optimizer", "adam", "adamw", "adamax", "adagrad", "nadam", "radam", "asgd")
 # Modules in C whose functions give a number to nobody but torch's operators.
@@ -30,9 +34,12 @@ _KNOWN = frozenset(
 )
 
 
-def is_followed(code: types.CodeType) -> bool:
-    """Return whether what the code does with numbers is known: it is torch's optimizers'."""
-    return code.co_filename.startswith(FOLDER)
+def is_followed(frame: types.FrameType) -> bool:
+    """Return whether what its code does with numbers is known: it is torch's optimizers'."""
+    if not frame.f_code.co_filename.startswith(FOLDER):
+        return False
+    module = sys.modules.get(frame.f_globals.get("__name__", ""))
+    return module is not None and vars(module) is frame.f_globals
 
 
 class Arithmetic:
@@ -86,11 +93,21 @@ class Arithmetic:
 
     def saw_call(self, frame: types.FrameType, function: Any) -> None:
         """See the call of a function in C, which may be given what an optimizer computed."""
-        if self.escape or not is_followed(frame.f_code):
+        if self.escape or not is_followed(frame):
             return
         module = getattr(function, "__module__", None)
         if module is not None and module.partition(".")[0] not in _KNOWN:
             self.escape = f"{module}.{function.__name__}"
+
+    def saw_function(self, frame: types.FrameType) -> None:
+        """See a function of Python's, which an optimizer or one of torch's functions calls."""
+        caller = frame.f_back
+        if self.escape or caller is None or not is_followed(caller):
+            return
+        file = frame.f_code.co_filename
+        known = is_torchs(file) or owner_of(file) in (Owner.REPRISE, Owner.LIBRARY)
+        if not known and caller.f_code.co_name not in _CALL_THE_PROGRAM:
+            self.escape = frame.f_code.co_name
 
 
 def take_read() -> int:
@@ -120,13 +137,16 @@ def may_follow(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
 def reading(read: Callable[[float], float]) -> Iterator[None]:
     """Have torch's optimizers, on this thread, hand what they read to `read`."""
     plain, thread = _optimizer._get_value, threading.get_ident()
+    if plain is not _GET_VALUE or torch.Tensor.item is not torch._C.TensorBase.item:
+        yield  # the program's own are in their places
+        return
 
     def get_value(x: Any) -> Any:
         value = plain(x)
         follows = (
-            isinstance(x, torch.Tensor)
+            type(x) is torch.Tensor
             and threading.get_ident() == thread
-            and is_followed(sys._getframe(1).f_code)
+            and is_followed(sys._getframe(1))
         )
         return read(value) if follows else value
 

@@ -108,6 +108,8 @@ class CallWatch:
             elif event == "call":
                 self.hidden.saw_function(frame)
                 self._saw_code(frame)
+                if self.arithmetic is not None:
+                    self.arithmetic.saw_function(frame)
                 if self._numbers and not self.asks_for_class:
                     self._saw_function(frame)
                 if frame.f_code.co_name == "__enter__":

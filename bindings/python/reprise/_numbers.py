@@ -98,7 +98,7 @@ class Number(float):
 
     def __abs__(self) -> float:
         value = abs(float.__float__(self))
-        if is_followed(sys._getframe(1).f_code):
+        if is_followed(sys._getframe(1)):
             return self._function(NumberOp.ABSOLUTE, value)
         self.notes.look_at(self.node)
         return value
@@ -162,7 +162,7 @@ def _computing(name: str, op: int, *, reflected: bool = False) -> Callable[..., 
     def method(self: Number, *others: Any) -> Any:
         if (
             len(others) != 1
-            or not is_followed(sys._getframe(1).f_code)
+            or not is_followed(sys._getframe(1))
             or (other := _node_of(others[0], self.notes)) is None
         ):
             return noting(self, *others)
@@ -189,7 +189,7 @@ def _comparing(
     plain = getattr(float, name)
 
     def method(self: Number, other: Any) -> Any:
-        followed = is_followed(sys._getframe(1).f_code)
+        followed = is_followed(sys._getframe(1))
         if not followed or (node := _node_of(other, self.notes)) is None:
             return noting(self, other)
         holds = plain(self, other)

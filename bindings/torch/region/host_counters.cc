@@ -63,8 +63,13 @@ double HostCounters::ValueOf(const c10::TensorImpl& counter) {
 
 double HostCounters::ValueOf(const NumberRead& read,
                              const c10::TensorImpl& counter) {
-  double value = ValueOf(counter);
-  const bool narrow = counter.dtype() == caffe2::TypeMeta::Make<float>();
+  return ValueOf(read, ValueOf(counter), counter.dtype());
+}
+
+double HostCounters::ValueOf(const NumberRead& read, double before,
+                             caffe2::TypeMeta type) {
+  const bool narrow = type == caffe2::TypeMeta::Make<float>();
+  double value = before;
   for (const NumberRead::Added& added : read.added) {
     value = narrow ? static_cast<float>(value) + static_cast<float>(added.value)
                    : value + added.value;
@@ -81,11 +86,15 @@ void HostCounters::NoteWrite(size_t call,
     if (!tensor.defined() || !tensor.device().is_cpu() || !tensor.has_storage())
       return;
     Written& written = written_[tensor.storage().unsafeGetStorageImpl()];
-    // Of another type, it is summed in another precision.
+    // Of another type, it is summed in another precision. What a call has
+    // written is no constant.
     const bool fits =
         added.has_value() && IsCounter(*tensor.unsafeGetTensorImpl()) &&
         tensor.storage_offset() == 0 &&
-        (added->reg < 0 || arguments[1].toTensor().dtype() == tensor.dtype());
+        (added->reg < 0 ||
+         (arguments[1].toTensor().dtype() == tensor.dtype() &&
+          !written_.contains(
+              arguments[1].toTensor().storage().unsafeGetStorageImpl())));
     if (fits) {
       written.added.push_back(*added);
     } else {

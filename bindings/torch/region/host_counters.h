@@ -45,6 +45,8 @@ class HostCounters {
   static double ValueOf(const c10::TensorImpl& counter);
   // What will be read of it, by what it holds before the first call.
   static double ValueOf(const NumberRead& read, const c10::TensorImpl& counter);
+  static double ValueOf(const NumberRead& read, double before,
+                        caffe2::TypeMeta type);
 
  private:
   struct Written {

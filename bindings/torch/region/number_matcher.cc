@@ -195,13 +195,19 @@ std::optional<std::string> NumberMatcher::ConstantsDiffer(
   // Values of numbers that vary, and of those that no read leads to.
   std::set<Values> all;
   std::set<Values> of_given;
+  std::set<Values> plain;
   std::vector<bool> read(is_.size(), false);
   for (size_t n = 0; n < is_.size(); ++n) {
     const NumberNode& node = nodes[n];
     read[n] = node.op == NumberOp::kRead ||
               (node.op > NumberOp::kConstant && read[node.left]) ||
               (node.op > NumberOp::kAbsolute && read[node.right]);
-    if (!arithmetic.varies[n] || node.op == NumberOp::kGiven) continue;
+    if (!arithmetic.varies[n]) continue;
+    // As an integer, most rates are 0.
+    if (node.op == NumberOp::kGiven) {
+      plain.emplace(Bits(was_[n]), Bits(is_[n]));
+      continue;
+    }
     all.emplace(Bits(was_[n]), Bits(is_[n]));
     if (!read[n]) of_given.emplace(Bits(was_[n]), Bits(is_[n]));
   }
@@ -210,11 +216,14 @@ std::optional<std::string> NumberMatcher::ConstantsDiffer(
     if (reg.origin != Origin::kConstant || !reg.content.defined()) continue;
     const bool before =
         arithmetic.reads.empty() || r < arithmetic.registers_before;
-    for (const auto& [was, is] : before ? of_given : all) {
-      if (IsMadeOf(reg.content, std::bit_cast<double>(was),
-                   std::bit_cast<double>(is))) {
-        return "a tensor may be made of a number that is another one each time";
-      }
+    const auto is_made_of = [&reg](const Values& values) {
+      return IsMadeOf(reg.content, std::bit_cast<double>(values.first),
+                      std::bit_cast<double>(values.second));
+    };
+    if (std::ranges::any_of(before ? of_given : all, is_made_of) ||
+        (at::isFloatingType(reg.content.scalar_type()) &&
+         std::ranges::any_of(plain, is_made_of))) {
+      return "a tensor may be made of a number that is another one each time";
     }
   }
   return std::nullopt;

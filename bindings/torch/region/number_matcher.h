@@ -38,6 +38,7 @@ class NumberMatcher {
   void Note(const Place& place, double was, double is) {
     differences_.push_back({place, was, is});
   }
+  bool any() const { return !differences_.empty(); }
   // At this place stands that number of the tape's.
   void Expect(const Place& place, uint32_t number, double is) {
     expectations_.push_back({place, number, is});

@@ -9,6 +9,15 @@
 
 namespace reprise::bindings {
 
+void NumberWriter::Begin(std::span<const at::Tensor> watched) {
+  for (const at::Tensor& tensor : watched) {
+    const c10::TensorImpl& of = *tensor.unsafeGetTensorImpl();
+    if (HostCounters::IsCounter(of)) {
+      before_.emplace(&of, HostCounters::ValueOf(of));
+    }
+  }
+}
+
 bool NumberWriter::MayReadAhead(const c10::OperatorHandle& op,
                                 std::span<const c10::IValue> arguments) {
   const std::string& name = op.operator_name().name;
@@ -18,6 +27,7 @@ bool NumberWriter::MayReadAhead(const c10::OperatorHandle& op,
     return false;
   }
   const at::Tensor& tensor = arguments[0].toTensor();
+  if (!before_.contains(tensor.unsafeGetTensorImpl())) return false;
   next_ = counters_.Find(tensor, names_.RegisterOf(tensor));
   return next_.has_value();
 }
@@ -37,7 +47,15 @@ void NumberWriter::NoteRead(const c10::IValue& value) {
   if (!value.isDouble()) {
     return fault_.Refuse(Refusal::kHandsDataOut, record_.calls.back().op);
   }
-  record_.arithmetic.reads.back().value = value.toDouble();
+  NumberRead& read = record_.arithmetic.reads.back();
+  read.value = value.toDouble();
+  const TapeRegister& of = record_.registers[static_cast<size_t>(read.reg)];
+  const c10::TensorImpl* const counter = of.foreign->_unsafe_get_target();
+  // Somebody whom no call shows has written it.
+  if (!SameBits(read.value, HostCounters::ValueOf(read, before_.at(counter),
+                                                  counter->dtype()))) {
+    fault_.Refuse(Refusal::kHandsDataOut, record_.calls.back().op);
+  }
 }
 
 int64_t NumberWriter::TakeRead() {

@@ -3,13 +3,16 @@
 #ifndef REPRISE_BINDINGS_TORCH_REGION_NUMBER_WRITER_H_
 #define REPRISE_BINDINGS_TORCH_REGION_NUMBER_WRITER_H_
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/TensorImpl.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "bindings/torch/region/host_counters.h"
@@ -31,6 +34,8 @@ class NumberWriter {
         names_(names),
         counters_(record, names) {}
 
+  // Before the first call: what these hold.
+  void Begin(std::span<const at::Tensor> watched);
   // What the next call reads is known before the first call of the callable.
   bool MayReadAhead(const c10::OperatorHandle& op,
                     std::span<const c10::IValue> arguments);
@@ -55,6 +60,8 @@ class NumberWriter {
   TapeFault& fault_;
   TapeNames& names_;
   HostCounters counters_;
+  // By counter: what it held before the first call. They are kept meanwhile.
+  std::unordered_map<const c10::TensorImpl*, double> before_;
   std::optional<NumberRead> next_;  // of the call that is about to be made
   size_t taken_ = 0;
   std::vector<double> computed_;  // by node, Python's values

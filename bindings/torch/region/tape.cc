@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <set>
 #include <string>
 #include <utility>
@@ -101,24 +102,31 @@ void Tape::MakeProgram() {
 }
 
 bool Tape::CountersAreApart(const TapeInputs& inputs) const {
-  std::vector<const void*> counters;
+  using Range = std::pair<const std::byte*, const std::byte*>;
+  const auto range_of = [&](size_t reg) {
+    const c10::Storage& storage = GivenAs(reg, inputs).unsafe_storage();
+    const auto* const begin = static_cast<const std::byte*>(storage.data());
+    return Range(begin, begin + storage.nbytes());
+  };
+  std::vector<Range> counters;
   counters.reserve(counters_.size());
-  for (const size_t reg : counters_) {
-    counters.push_back(GivenAs(reg, inputs).unsafe_storage().data());
-  }
+  for (const size_t reg : counters_) counters.push_back(range_of(reg));
   std::ranges::sort(counters);
-  return std::ranges::adjacent_find(counters) == counters.end() &&
-         std::ranges::none_of(others_, [&](size_t reg) {
-           const TapeRegister& of = record_.registers[reg];
-           if (of.origin == Origin::kForeign && of.foreign->use_count() == 0) {
-             return false;
-           }
-           const c10::TensorImpl& other = GivenAs(reg, inputs);
-           return other.has_storage() &&
-                  std::ranges::binary_search(
-                      counters,
-                      static_cast<const void*>(other.unsafe_storage().data()));
-         });
+  for (size_t k = 1; k < counters.size(); ++k) {
+    if (counters[k].first < counters[k - 1].second) return false;
+  }
+  return std::ranges::none_of(others_, [&](size_t reg) {
+    const TapeRegister& of = record_.registers[reg];
+    if (of.origin == Origin::kForeign && of.foreign->use_count() == 0) {
+      return false;
+    }
+    if (!GivenAs(reg, inputs).has_storage()) return false;
+    const Range other = range_of(reg);
+    // The last one that begins before its end ends behind all before it.
+    const auto behind =
+        std::ranges::lower_bound(counters, other.second, {}, &Range::first);
+    return behind != counters.begin() && (behind - 1)->second > other.first;
+  });
 }
 
 std::optional<std::vector<double>> Tape::Compute(

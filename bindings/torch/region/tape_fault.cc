@@ -66,9 +66,9 @@ void TapeFault::RefuseAt(uint64_t question, Refusal refusal) {
   refused_ = SentenceOf(refusal);
 }
 
-void TapeFault::Differ(std::string how) {
+void TapeFault::Differ(std::string how, uint64_t question) {
   if (differs()) return;
-  if (!refused()) question_ = AskForPlace();
+  if (!refused()) question_ = question != 0 ? question : AskForPlace();
   differs_ = std::move(how);
 }
 

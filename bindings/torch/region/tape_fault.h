@@ -26,7 +26,8 @@ class TapeFault {
   void Refuse(Refusal refusal, std::string_view of);
   // For what was at that place.
   void RefuseAt(uint64_t question, Refusal refusal);
-  void Differ(std::string how);
+  // `question`: where the program was (AskForPlace); 0: where it is now.
+  void Differ(std::string how, uint64_t question = 0);
 
   bool refused() const { return !refused_.empty(); }
   bool differs() const { return !differs_.empty(); }

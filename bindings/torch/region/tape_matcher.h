@@ -33,6 +33,8 @@ class TapeMatcher {
   // something with it but to hand it on, so that it cannot vary; empty: see
   // TapeRecorder::End.
   std::optional<std::string> EndDiffers(const std::vector<bool>& computed);
+  // Some operator was given another number: the end tells which.
+  bool HasOtherNumbers() const { return numbers_.any(); }
   // A number that differs is one that varies. (One that no call was given may
   // have decided which were made.)
   bool NumbersFit() const;

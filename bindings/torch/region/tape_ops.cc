@@ -9,6 +9,7 @@
 
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/runtime/kernel_state.h"
+#include "bindings/torch/runtime/op_policy.h"
 
 namespace reprise::bindings {
 namespace {
@@ -165,6 +166,13 @@ bool OnlyCopies(const c10::OperatorHandle& op) {
 
 bool TellsHowItDrew(const c10::OperatorHandle& op) {
   return op.operator_name().name.find("attention") != std::string::npos;
+}
+
+std::optional<AutocastState> AutocastOf(const c10::OperatorHandle& op) {
+  const AutocastState now = AutocastState::Now();
+  const bool may_ask =
+      now.any() && (SwitchesOf(op.operator_name().name) & kMatmulSwitches) != 0;
+  return may_ask ? std::optional(now) : std::nullopt;
 }
 
 bool LeavesUnwritten(const c10::OperatorHandle& op) {

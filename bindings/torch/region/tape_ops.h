@@ -7,7 +7,10 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstddef>
+#include <optional>
 #include <span>
+
+#include "bindings/torch/base/autocast_state.h"
 
 namespace reprise::bindings {
 
@@ -54,6 +57,9 @@ bool OnlyCopies(const c10::OperatorHandle& op);
 // Of its results, some are tensors of the host that say where in the random
 // generator's sequence it drew: for its backward pass.
 bool TellsHowItDrew(const c10::OperatorHandle& op);
+
+// Autocast as the operator's own kernel finds it, if that may ask for it.
+std::optional<AutocastState> AutocastOf(const c10::OperatorHandle& op);
 
 // What it makes has no content yet.
 bool LeavesUnwritten(const c10::OperatorHandle& op);

@@ -24,14 +24,6 @@ using c10::DispatchKey;
 using Kind = TapeArgument::Kind;
 using Origin = TapeRegister::Origin;
 
-// Autocast as the operator's own kernel finds it, if that may ask for it.
-std::optional<AutocastState> AutocastOf(const c10::OperatorHandle& op) {
-  const AutocastState now = AutocastState::Now();
-  const bool may_ask =
-      now.any() && (SwitchesOf(op.operator_name().name) & kMatmulSwitches) != 0;
-  return may_ask ? std::optional(now) : std::nullopt;
-}
-
 }  // namespace
 
 TapeWriter::TapeWriter(Parts parts)
@@ -46,6 +38,7 @@ TapeWriter::TapeWriter(Parts parts)
       effects_(record_, names_),
       deciding_(record_, fault_, names_, effects_, parts_.inputs),
       numbers_(record_, fault_, names_) {
+  numbers_.Begin(parts_.watched);
   for (const at::Tensor& tensor : parts_.watched) {
     watched_.emplace(tensor.unsafeGetTensorImpl(), WatchedTensor::Of(tensor));
     if (tensor.is_leaf()) gradients_.Add(tensor);
@@ -87,7 +80,7 @@ TapeArgument TapeWriter::Argument(const c10::IValue& value) {
                                        : TapeArgument::kNone);
     }
   } else {
-    argument.value = value.isList() ? value.deepcopy() : value;
+    argument.value = value.isList() ? value.toList().copy() : value;
   }
   return argument;
 }
@@ -224,8 +217,11 @@ void TapeWriter::After(size_t index, std::span<const c10::IValue> results) {
     }
   }
   if (!fault_.differs()) {
-    if (const auto difference = matcher_.Differs(index))
+    if (const auto difference = matcher_.Differs(index)) {
       fault_.Differ(*difference);
+    } else if (other_number_ == 0 && matcher_.HasOtherNumbers()) {
+      other_number_ = TapeFault::AskForPlace();
+    }
   }
 }
 
@@ -373,7 +369,7 @@ TapeWriter::Outcome TapeWriter::End(std::span<const at::Tensor> outputs,
   }
   if (!parts_.expected.empty() && !fault_.differs()) {
     if (const auto difference = matcher_.EndDiffers(computed)) {
-      fault_.Differ(*difference);
+      fault_.Differ(*difference, other_number_);
     }
     outcome.as_expected = !fault_.differs() && matcher_.NumbersFit();
   }

@@ -155,7 +155,8 @@ class TapeWriter {
   bool hooks_disabled_ = false;
   // By call: what its schema says that it writes.
   std::vector<std::vector<std::pair<int32_t, WeakTensor>>> written_;
-  size_t behind_reads_ = 0;  // the first call behind all reads
+  uint64_t other_number_ = 0;  // the question where a number first differed
+  size_t behind_reads_ = 0;    // the first call behind all reads
 };
 
 }  // namespace reprise::bindings
