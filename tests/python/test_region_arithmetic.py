@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import math
 import operator
+import struct
 import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import random_arithmetic
 import reprise
 import torch
+from torch import library as torch_library
 from torch import nn
 from watching import assert_same_bits
 
@@ -228,6 +231,129 @@ def test_numbers_of_other_classes(number: Any, device: str) -> None:
             group["lr_decay"] = number if not isinstance(number, complex) else 0.5
             group["lr"] = number if isinstance(number, Rate) else 0.01
     compare(plain, ours, reprise.region(ours.step), device=device)
+
+
+def test_a_constant_that_the_call_has_written(device: str) -> None:
+    """It is added to the steps; its content is an argument's."""
+    plain, ours = (Training("Adam", device) for _ in range(2))
+
+    def step(each: Training, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        more = torch.tensor(0.0)
+        more.add_(t)
+        for state in each.optimizer.state.values():
+            state["step"].add_(more)
+        return each.step(x)
+
+    fast: Any = reprise.region(lambda x, t: step(ours, x, t))
+    given = batches(device)
+    for call in range(CALLS):
+        x, t = given[call % BATCHES], torch.tensor(1.0 if call < CALLS // 2 else 3.0)
+        assert_same_bits(fast(x, t), step(plain, x, t), f"call {call}")
+        assert_same_bits(ours.left(), plain.left(), f"call {call}")
+
+
+def test_counters_that_overlap(device: str) -> None:
+    """An array holds all of them, and the call adds to it as a whole."""
+    plain, ours = (Training("Adam", device) for _ in range(2))
+    first = batches(device)[0]
+    for each in (plain, ours):
+        each.step(first)
+    arrays = {each: np.ones(5, np.float32) for each in (plain, ours)}
+    for each, array in arrays.items():
+        for k, state in enumerate(each.optimizer.state.values()):
+            state["step"] = torch.from_numpy(array[k + 1 : k + 2]).view(())
+    wholes = {each: torch.from_numpy(array) for each, array in arrays.items()}
+
+    def step(each: Training, x: torch.Tensor) -> torch.Tensor:
+        wholes[each].add_(1)
+        return each.step(x)
+
+    fast: Any = reprise.region(lambda x: step(ours, x))
+    given = batches(device)
+    for call in range(CALLS):
+        x = given[call % BATCHES]
+        assert_same_bits(fast(x), step(plain, x), f"call {call}")
+        assert_same_bits(ours.left(), plain.left(), f"call {call}")
+
+
+class Bounded(torch.Tensor):
+    """Its number is not what it holds."""
+
+    def item(self) -> float:
+        return min(super().item(), 12.0)
+
+
+def bounded_steps(each: Training) -> None:
+    for state in each.optimizer.state.values():
+        state["step"] = state["step"].as_subclass(Bounded)
+
+
+def bounded_numbers(each: Training) -> None:
+    """A function of the program's stands between the optimizer and torch."""
+
+    class Between(nn.Parameter):
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = dict(kwargs or {})
+            if func is torch.Tensor.addcdiv_:
+                seen = struct.unpack("d", struct.pack("d", kwargs["value"]))[0]
+                kwargs["value"] = min(seen, -0.005)
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+
+    layer = each.model[0]
+    layer.weight = Between(layer.weight.detach())
+    group = each.optimizer.param_groups[0]
+    each.optimizer.state.clear()
+    group["params"][0] = layer.weight
+
+
+@pytest.mark.parametrize("change", [bounded_steps, bounded_numbers])
+def test_numbers_that_others_see(
+    change: Callable[[Training], None], device: str
+) -> None:
+    plain, ours = (
+        Training("Adam", device, foreach=False, betas=(0.99, 0.5)) for _ in range(2)
+    )
+    first = batches(device)[0]
+    for each in (plain, ours):
+        each.step(first)
+        change(each)
+    fast: Any = reprise.region(ours.step)
+    compare(plain, ours, fast, device=device, calls=40)
+    assert fast.explain().replayed == 0
+
+
+def test_a_writer_that_no_call_shows(device: str) -> None:
+    """An operator of the program's changes the steps, and does not say so."""
+    plain, ours = (Training("Adam", device) for _ in range(2))
+    steps: list[torch.Tensor] = []
+
+    def bump(x: torch.Tensor) -> torch.Tensor:
+        for each in steps:
+            each.add_(1)
+        return x.clone()
+
+    library = torch_library.Library("reprise_test_arithmetic", "DEF")
+    library.define("bump(Tensor x) -> Tensor")
+    for key in ("CPU", "CUDA"):
+        library.impl("bump", bump, key)
+
+    def step(each: Training, x: torch.Tensor) -> torch.Tensor:
+        x = torch.ops.reprise_test_arithmetic.bump(x)
+        return each.step(x)
+
+    fast: Any = reprise.region(lambda x: step(ours, x))
+    given = batches(device)
+    for call in range(CALLS):
+        x = given[call % BATCHES]
+        for each, function in ((plain, lambda x: step(plain, x)), (ours, fast)):
+            steps[:] = [s["step"] for s in each.optimizer.state.values()]
+            function(x)
+        assert_same_bits(ours.left(), plain.left(), f"call {call}")
+    assert fast.explain().replayed == 0
 
 
 def test_the_optimizers_modules_are_as_they_were(device: str) -> None:
