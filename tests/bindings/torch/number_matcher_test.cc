@@ -70,8 +70,10 @@ class NumberMatcherTest : public testing::Test {
                                bool notes) {
     std::vector<std::shared_ptr<const Tape>> expected;
     if (tape_ != nullptr) expected.push_back(tape_);
-    auto recorder = TapeRecorder::Begin(
-        {.inputs = {x_}, .numbers = given, .expected = expected});
+    auto recorder = TapeRecorder::Begin({.inputs = {x_},
+                                         .numbers = given,
+                                         .watched = {state_, counter_, other_},
+                                         .expected = expected});
     Notes noted(given);
     state_.add_(1);  // numbers are read behind what changes something
     const at::Tensor result = callable(noted);
