@@ -692,6 +692,7 @@ void SimulatedGpu::MakeStreamEntries() {
     REPRISE_ENTER("cuMemcpyDtoHAsync");
     only->Use(stream);
     only->streams.Enqueue(stream, [=] {
+      if (size_bytes == 0) return;  // no memory need be there
       std::memcpy(to, reinterpret_cast<const void*>(from), size_bytes);
     });
     return CUDA_SUCCESS;
