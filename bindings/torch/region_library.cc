@@ -20,6 +20,7 @@
 #include "bindings/torch/base/plain_tensor.h"
 #include "bindings/torch/base/word_watch.h"
 #include "bindings/torch/observe/gpu_trace.h"
+#include "bindings/torch/region/host_counters.h"
 #include "bindings/torch/region/region_node.h"
 #include "bindings/torch/region/tape_ops.h"
 #include "bindings/torch/region/tape_recorder.h"
@@ -114,7 +115,7 @@ void DropRegion(int64_t name) { Regions().Remove(name); }
 bool BeginRegion(int64_t name, int64_t owner, std::vector<at::Tensor> tensors,
                  std::vector<double> numbers, std::vector<at::Tensor> watched) {
   const auto region = Regions().Find(name);
-  BeforeContents();  // counters are looked at
+  if (std::ranges::any_of(watched, HostCounters::IsHeldBy)) BeforeContents();
   return region != nullptr &&
          region->Begin(std::move(tensors), std::move(numbers),
                        std::move(watched), owner);
@@ -142,7 +143,6 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
           std::move(learned.written)};
 }
 
-// See NodesOf.
 void NoteArithmetic(int64_t name, const std::vector<int64_t>& words,
                     const std::vector<double>& values) {
   if (const auto region = Regions().Find(name)) {

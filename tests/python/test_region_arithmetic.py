@@ -38,6 +38,21 @@ FOLLOWED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+STEPS: list[torch.Tensor] = []
+LIBRARY = torch_library.Library("reprise_test_arithmetic", "DEF")  # for good
+LIBRARY.define("bump(Tensor x) -> Tensor")
+
+
+def bump(x: torch.Tensor) -> torch.Tensor:
+    for each in STEPS:
+        each.add_(1)
+    return x.clone()
+
+
+for _key in ("CPU", "CUDA"):
+    LIBRARY.impl("bump", bump, _key)
+
+
 class Training:
     """A model in training, and what it leaves."""
 
@@ -329,17 +344,6 @@ def test_numbers_that_others_see(
 def test_a_writer_that_no_call_shows(device: str) -> None:
     """An operator of the program's changes the steps, and does not say so."""
     plain, ours = (Training("Adam", device) for _ in range(2))
-    steps: list[torch.Tensor] = []
-
-    def bump(x: torch.Tensor) -> torch.Tensor:
-        for each in steps:
-            each.add_(1)
-        return x.clone()
-
-    library = torch_library.Library("reprise_test_arithmetic", "DEF")
-    library.define("bump(Tensor x) -> Tensor")
-    for key in ("CPU", "CUDA"):
-        library.impl("bump", bump, key)
 
     def step(each: Training, x: torch.Tensor) -> torch.Tensor:
         x = torch.ops.reprise_test_arithmetic.bump(x)
@@ -350,7 +354,7 @@ def test_a_writer_that_no_call_shows(device: str) -> None:
     for call in range(CALLS):
         x = given[call % BATCHES]
         for each, function in ((plain, lambda x: step(plain, x)), (ours, fast)):
-            steps[:] = [s["step"] for s in each.optimizer.state.values()]
+            STEPS[:] = [s["step"] for s in each.optimizer.state.values()]
             function(x)
         assert_same_bits(ours.left(), plain.left(), f"call {call}")
     assert fast.explain().replayed == 0

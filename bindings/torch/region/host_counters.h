@@ -41,6 +41,9 @@ class HostCounters {
 
   // It holds one floating-point number, in memory of the host.
   static bool IsCounter(const c10::TensorImpl& tensor);
+  static bool IsHeldBy(const at::Tensor& tensor) {
+    return IsCounter(*tensor.unsafeGetTensorImpl());
+  }
   // What it holds.
   static double ValueOf(const c10::TensorImpl& counter);
   // What will be read of it, by what it holds before the first call.
