@@ -4,7 +4,7 @@
 
 Each has counters on the host, which it adds to and reads, and two floats as arguments. It
 computes with them in Python, compares some, and gives what comes out to operators, alone
-and in lists. To Reprise it is code of `torch.optim`, where numbers are followed. Between calls the counters are set anew at times. Prints how many calls were
+and in lists. To Reprise it is code of `torch.optim.adam`, where numbers are followed. Between calls the counters are set anew at times. Prints how many calls were
 replayed; the first difference is an error.
 """
 
@@ -13,11 +13,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import linecache
-import os
 import pathlib
 import random
 import sys
-import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -28,8 +26,8 @@ if __name__ == "__main__":
 
 import reprise
 import torch
+from reprise._arithmetic import FOLDER
 
-FOLDER = os.path.dirname(torch.optim.__file__) + os.sep
 CALLS = 48
 COUNTERS = 4
 STATEMENTS = 14
@@ -100,7 +98,7 @@ class Source:
             self.say("torch._foreach_add_(counters, 1)")
         elif kind in (2, 3):
             name = f"n{len(self.numbers)}"
-            self.say(f"{name} = optimizer._get_value(counters[{counter}])")
+            self.say(f"{name} = _get_value(counters[{counter}])")
             self.numbers.append(name)
         elif kind in (4, 5):
             self.compute()
@@ -129,16 +127,11 @@ class World:
     counters: list[torch.Tensor]
     state: torch.Tensor
     more: torch.Tensor
-    module: types.ModuleType
+    function: Callable[..., torch.Tensor]
 
     def run(self, x: torch.Tensor, a: float, b: float) -> torch.Tensor:
         """Call it."""
-        function: Callable[..., torch.Tensor] = self.module.call
-        return function(x, a, b, self.counters, self.state, self.more)
-
-    def enter(self) -> None:
-        """Its module is now the one of its name."""
-        sys.modules[self.module.__name__] = self.module
+        return self.function(x, a, b, self.counters, self.state, self.more)
 
 
 def world(seed: int, device: str) -> World:
@@ -152,16 +145,11 @@ def world(seed: int, device: str) -> World:
         )
         for _ in range(COUNTERS)
     ]
-    name = f"torch.optim.arithmetic_{seed}"
-    module = sys.modules[name] = types.ModuleType(name)  # followed as torch's own are
-    vars(module).update(
-        torch=torch,
-        optimizer=sys.modules["torch.optim.optimizer"],
-    )
     text, file = Source(seed).text(), f"{FOLDER}<arithmetic {seed}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    exec(compile(text, file, "exec"), vars(module))
-    return World(counters, state, more, module)
+    made: dict[str, Any] = {}  # in place of the module's own names
+    exec(compile(text, file, "exec"), vars(sys.modules["torch.optim.adam"]), made)
+    return World(counters, state, more, made["call"])
 
 
 def bits(tensors: list[torch.Tensor]) -> list[list[int]]:
@@ -192,7 +180,6 @@ def compare(seed: int, device: str) -> reprise.RegionReport:
             x = torch.randn(5, device=device)
             found = []
             for each, function in ((plain, plain.run), (ours, fast)):
-                each.enter()
                 result = function(x.clone(), a, b)
                 found.append([result, each.state, each.more, *each.counters])
             if bits(found[1]) != bits(found[0]):

@@ -10,6 +10,7 @@
 
 #include "engine/trace/open_trace.h"
 #include "tests/engine/fake_frontend.h"
+#include "tests/scheduler/op_on_storages.h"
 
 namespace reprise::scheduler {
 namespace {
@@ -20,37 +21,13 @@ constexpr uint64_t kBody = 20;
 
 class LoopFinderTest : public testing::Test {
  protected:
-  static engine::StorageToken Token(uint64_t storage) {
-    return engine::Token(0x1000 * storage);
-  }
-
-  // Calls `use` with an op of such an operator on that storage.
-  template <typename Use>
-  static void With(engine::OpId op, uint64_t storage, int64_t size,
-                   const Use& use) {
-    const int64_t sizes[] = {size};
-    engine::Operand operand;
-    operand.sizes = sizes;
-    operand.storage = Token(storage);
-    operand.base = storage * 0x1000;
-    operand.storage_bytes = 64;
-    const uint64_t words[] = {op, static_cast<uint64_t>(size)};
-    engine::OpView view;
-    view.op = op;
-    view.words = words;
-    view.operands = {&operand, 1};
-    use(view);
-  }
   void Op(engine::OpId op, uint64_t storage, int64_t size = 4) {
-    With(op, storage, size, [this](const engine::OpView& view) {
+    WithOp(op, {storage}, size, [this](const engine::OpView& view) {
       const cache::Signature hash = cache::HashWords(view.words);
       const auto values = open_.Enter(view, hash);
       loops_.Add(view, hash.lo, values, open_);
       loops_.FollowBody(view, open_);
-      engine::ResultView result;
-      result.kind = engine::ResultView::Kind::kTensor;
-      result.storage = Token(1000 + made_);
-      result.base = (1000 + made_++) * 0x1000;
+      const engine::ResultView result = ResultIn(1000 + made_++);
       open_.Leave({&result, 1});
     });
   }
@@ -62,15 +39,15 @@ class LoopFinderTest : public testing::Test {
   }
   bool Begins(engine::OpId op, uint64_t storage) {
     bool begins = false;
-    With(op, storage, 4, [&](const engine::OpView& view) {
+    WithOp(op, {storage}, 4, [&](const engine::OpView& view) {
       begins = loops_.BeginsBody(view, open_);
     });
     return begins;
   }
   // A trace ends before such an op.
   void Learn(engine::OpId op, uint64_t storage) {
-    With(op, storage, 4,
-         [this](const engine::OpView& view) { loops_.Learn(view); });
+    WithOp(op, {storage}, 4,
+           [this](const engine::OpView& view) { loops_.Learn(view); });
   }
 
   LoopCode code_;
@@ -112,7 +89,7 @@ TEST_F(LoopFinderTest, ALoopOfSeveralSizesIsKnownAgainByItsCode) {
 }
 
 TEST_F(LoopFinderTest, ABodyIsOverSoManyOpsBehindItsEnd) {
-  code_.Learn(Edge::kEnd, 30, {{Token(5)}, 2});
+  code_.Learn(Edge::kEnd, 30, {{TokenOf(5)}, 2});
   Op(30, 5);
   EXPECT_FALSE(loops_.BodyIsOver());
   Op(31, 6);
@@ -124,7 +101,7 @@ TEST_F(LoopFinderTest, ABodyIsOverSoManyOpsBehindItsEnd) {
 }
 
 TEST_F(LoopFinderTest, WhatIsLeftOfABodyIsForgotten) {
-  code_.Learn(Edge::kEnd, 30, {{Token(5)}, 0});
+  code_.Learn(Edge::kEnd, 30, {{TokenOf(5)}, 0});
   Op(30, 5);
   ASSERT_TRUE(loops_.BodyIsOver());
   loops_.LeaveBody();

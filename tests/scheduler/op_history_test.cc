@@ -11,6 +11,7 @@
 
 #include "engine/trace/open_trace.h"
 #include "tests/engine/fake_frontend.h"
+#include "tests/scheduler/op_on_storages.h"
 
 namespace reprise::scheduler {
 namespace {
@@ -19,35 +20,16 @@ using ::testing::ElementsAre;
 
 class OpHistoryTest : public testing::Test {
  protected:
-  static engine::StorageToken Token(uint64_t storage) {
-    return engine::Token(0x1000 * storage);
-  }
-
   // An op on such storages of that size, that makes `made`.
   void Op(engine::OpId op, const std::vector<uint64_t>& storages, uint64_t made,
           int64_t size = 4) {
-    const int64_t sizes[] = {size};
-    std::vector<engine::Operand> operands;
-    for (const uint64_t storage : storages) {
-      engine::Operand& operand = operands.emplace_back();
-      operand.sizes = sizes;
-      operand.storage = Token(storage);
-      operand.base = storage * 0x1000;
-      operand.storage_bytes = 64;
-    }
-    const uint64_t words[] = {op, static_cast<uint64_t>(size)};
-    engine::OpView view;
-    view.op = op;
-    view.words = words;
-    view.operands = operands;
-    const cache::Signature hash = cache::HashWords(words);
-    const auto values = open_.Enter(view, hash);
-    ops_.Add(op, hash.lo, operands, values, open_);
-    engine::ResultView result;
-    result.kind = engine::ResultView::Kind::kTensor;
-    result.storage = Token(made);
-    result.base = made * 0x1000;
-    open_.Leave({&result, 1});
+    WithOp(op, storages, size, [this, made](const engine::OpView& view) {
+      const cache::Signature hash = cache::HashWords(view.words);
+      const auto values = open_.Enter(view, hash);
+      ops_.Add(view.op, hash.lo, view.operands, values, open_);
+      const engine::ResultView result = ResultIn(made);
+      open_.Leave({&result, 1});
+    });
   }
 
   engine::OpenTrace open_;
@@ -84,7 +66,7 @@ TEST_F(OpHistoryTest, WeightsAreOlderThanTheTrace) {
   Op(7, {1, 2}, 100);
   Op(7, {1, 100}, 101);
   Op(7, {3, 100}, 102);
-  EXPECT_THAT(ops_.SharedStorages(0, 1), ElementsAre(Token(1), nullptr));
+  EXPECT_THAT(ops_.SharedStorages(0, 1), ElementsAre(TokenOf(1), nullptr));
   // Both use what the trace made, which is no weight.
   EXPECT_THAT(ops_.SharedStorages(1, 2), ElementsAre(nullptr, nullptr));
   EXPECT_THAT(ops_.SameOperands(1, 2), ElementsAre(false, true));

@@ -27,7 +27,14 @@ _CALL_THE_PROGRAM = frozenset({"step", "wrapper", "zero_grad"})
 EXACT = 1 << 53  # integers below are floats, too
 _GET_VALUE = _optimizer._get_value
 FOLDER = os.path.dirname(torch.optim.__file__) + os.sep
-_MODULES = ("optimizer", "adam", "adamw", "adamax", "adagrad", "nadam", "radam", "asgd")
+# Modules whose code was read: arithmetic and comparisons alone.
+_MODULES = frozenset(
+    f"torch.optim.{name}"
+    for name in (
+        *("optimizer", "adadelta", "adagrad", "adam", "adamax", "adamw", "asgd"),
+        *("nadam", "radam", "rmsprop", "rprop", "sgd"),
+    )
+)
 # Modules in C whose functions give a number to nobody but torch's operators.
 _KNOWN = frozenset(
     {"builtins", "torch", "typing", "_typing", "collections", "operator"}
@@ -38,7 +45,8 @@ def is_followed(frame: types.FrameType) -> bool:
     """Return whether what its code does with numbers is known: it is torch's optimizers'."""
     if not frame.f_code.co_filename.startswith(FOLDER):
         return False
-    module = sys.modules.get(frame.f_globals.get("__name__", ""))
+    name = frame.f_globals.get("__name__")
+    module = sys.modules.get(name) if name in _MODULES else None
     return module is not None and vars(module) is frame.f_globals
 
 
@@ -153,7 +161,7 @@ def reading(read: Callable[[float], float]) -> Iterator[None]:
     changed = [
         module
         for name in _MODULES
-        if (module := sys.modules.get(f"torch.optim.{name}")) is not None
+        if (module := sys.modules.get(name)) is not None
         and vars(module).get("_get_value") is plain
     ]
     try:

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "bindings/torch/observe/no_interpreter.h"
 #include "bindings/torch/region/tape_recorder.h"
 #include "bindings/torch/runtime/runtime_epoch.h"
 #include "bindings/torch/runtime/thread_state.h"
@@ -89,8 +90,8 @@ TorchRuntime* NoteWait(const char* what) {
   return ActiveOfGpus();
 }
 
-// The part of an interpreter that GPUTrace asks for. The rest is never called.
-class GpuTrace final : public c10::impl::PyInterpreterVTable {
+// The part of an interpreter that GPUTrace asks for.
+class GpuTrace final : public NoInterpreter {
  public:
   // The next in line; null: none. Any thread.
   std::atomic<const PyInterpreter*> next{nullptr};
@@ -191,40 +192,9 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
 
   std::string name() const override { return "reprise"; }
 
-  // clang-format off
-  void incref(PyObject*) const override { Never(); }
-  void decref(PyObject*) const override { Never(); }
-  bool try_incref(const c10::impl::PyObjectSlot&) const override { Never(); }
-  size_t refcnt(PyObject*) const override { Never(); }
-  c10::intrusive_ptr<c10::TensorImpl> detach(const c10::TensorImpl*) const override { Never(); }
-  void dispatch(const c10::OperatorHandle&, torch::jit::Stack*) const override { Never(); }
-  void reportErrorCallback(PyObject*, c10::DispatchKey) const override { Never(); }
-  void python_op_registration_trampoline(const c10::OperatorHandle&, c10::DispatchKey, c10::DispatchKeySet, torch::jit::Stack*, bool, bool) const override { Never(); }
-  void throw_abstract_impl_not_imported_error(std::string, const char*, const char*) const override { Never(); }
-  void python_dispatcher(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*) const override { Never(); }
-  bool is_contiguous(const c10::TensorImpl*, at::MemoryFormat) const override { Never(); }
-  c10::SymBool sym_is_contiguous(const c10::TensorImpl*, at::MemoryFormat) const override { Never(); }
-  bool is_strides_like(const c10::TensorImpl*, at::MemoryFormat) const override { Never(); }
-  bool is_non_overlapping_and_dense(const c10::TensorImpl*) const override { Never(); }
-  c10::Device device(const c10::TensorImpl*) const override { Never(); }
-  int64_t dim(const c10::TensorImpl*) const override { Never(); }
-  c10::IntArrayRef strides(const c10::TensorImpl*) const override { Never(); }
-  c10::IntArrayRef sizes(const c10::TensorImpl*) const override { Never(); }
-  c10::SymIntArrayRef sym_sizes(const c10::TensorImpl*) const override { Never(); }
-  c10::Layout layout(const c10::TensorImpl*) const override { Never(); }
-  int64_t numel(const c10::TensorImpl*) const override { Never(); }
-  c10::SymInt sym_numel(const c10::TensorImpl*) const override { Never(); }
-  c10::SymIntArrayRef sym_strides(const c10::TensorImpl*) const override { Never(); }
-  c10::SymInt sym_storage_offset(const c10::TensorImpl*) const override { Never(); }
-  void reset_backward_hooks(const c10::TensorImpl*) const override { Never(); }
-  // clang-format on
-
  private:
   const PyInterpreter* Next() const {
     return next.load(std::memory_order_acquire);
-  }
-  [[noreturn]] static void Never() {
-    TORCH_CHECK(false, "reprise's tracer of streams is no interpreter");
   }
 };
 

@@ -16,8 +16,7 @@ bool IsOne(const c10::IValue& value) {
 // The number that a call adds to each tensor of its first argument. Nothing: it
 // does something else, or what it adds is no number of the host.
 std::optional<NumberRead::Added> AddedBy(
-    const TapeCall& call, size_t index,
-    std::span<const c10::IValue> arguments) {
+    const TapeCall& call, std::span<const c10::IValue> arguments) {
   const c10::OperatorName& name = call.op.operator_name();
   if ((name.name != "aten::add_" && name.name != "aten::_foreach_add_") ||
       (name.overload_name != "Tensor" && name.overload_name != "Scalar")) {
@@ -25,7 +24,7 @@ std::optional<NumberRead::Added> AddedBy(
   }
   // By another factor it is no sum of two.
   if (arguments.size() > 2 && !IsOne(arguments[2])) return std::nullopt;
-  NumberRead::Added added{.call = index};
+  NumberRead::Added added;
   const c10::IValue& other = arguments[1];
   if (other.isDouble()) {
     added.value = other.toDouble();
@@ -81,7 +80,7 @@ void HostCounters::NoteWrite(size_t call,
                              std::span<const c10::IValue> arguments,
                              size_t index) {
   const std::optional<NumberRead::Added> added =
-      index == 0 ? AddedBy(record_.calls[call], call, arguments) : std::nullopt;
+      index == 0 ? AddedBy(record_.calls[call], arguments) : std::nullopt;
   ForTensors(arguments.subspan(index, 1), [&](const at::Tensor& tensor) {
     if (!tensor.defined() || !tensor.device().is_cpu() || !tensor.has_storage())
       return;

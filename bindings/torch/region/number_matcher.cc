@@ -266,7 +266,7 @@ bool NumberMatcher::MayStand(uint32_t given, bool negated, TapeRecord& expected,
 
 void NumberMatcher::HaveEqual(const std::vector<uint32_t>& numbers,
                               uint32_t one, TapeArithmetic& arithmetic) {
-  if (!have_equal_.emplace(one, true).second) return;
+  if (!have_equal_.insert(one).second) return;
   for (const uint32_t other : numbers) {
     if (other != one) arithmetic.equal.push_back({.one = one, .other = other});
   }

@@ -103,7 +103,7 @@ class NumberMatcher {
   std::vector<double> was_;  // by node
   std::vector<double> is_;
   std::map<Values, std::vector<uint32_t>> by_values_;  // nodes
-  std::map<uint32_t, bool> have_equal_;                // by node that was taken
+  std::set<uint32_t> have_equal_;                      // by node that was taken
 };
 
 }  // namespace reprise::bindings

@@ -1,16 +1,14 @@
 #include "bindings/torch/region/tape_arithmetic.h"
 
 #include <algorithm>
-#include <bit>
+
+#include "bindings/torch/base/ivalues.h"
 
 namespace reprise::bindings {
 
 bool NumberRead::Resembles(const NumberRead& other) const {
-  return std::ranges::equal(added, other.added,
-                            [](const Added& one, const Added& another) {
-                              return std::bit_cast<uint64_t>(one.value) ==
-                                     std::bit_cast<uint64_t>(another.value);
-                            });
+  return std::ranges::equal(added, other.added, SameBits, &Added::value,
+                            &Added::value);
 }
 
 }  // namespace reprise::bindings

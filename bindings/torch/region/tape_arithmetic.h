@@ -17,7 +17,6 @@ struct NumberRead {
   // type that is nearest to the sum is what it holds then.
   struct Added {
     double value = 0;
-    size_t call = 0;
     int32_t reg = -1;  // that of a tensor with this value; negative: none
   };
   int32_t reg = 0;  // kForeign

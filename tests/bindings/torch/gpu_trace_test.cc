@@ -6,7 +6,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/core/impl/PyInterpreter.h>
-#include <c10/core/impl/PyInterpreterHooks.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -14,24 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "bindings/torch/observe/no_interpreter.h"
 #include "bindings/torch/region/tape_recorder.h"
 #include "bindings/torch/runtime/thread_state.h"
-
-namespace c10::impl {
-namespace {
-
-PyInterpreter* g_interpreter = nullptr;
-
-// By this name torch finds it.
-class PyInterpreterHooks final : public PyInterpreterHooksInterface {
- public:
-  explicit PyInterpreterHooks(PyInterpreterHooksArgs = {}) {}
-  PyInterpreter* getPyInterpreter() const override { return g_interpreter; }
-};
-REGISTER_PYTHON_HOOKS(PyInterpreterHooks)
-
-}  // namespace
-}  // namespace c10::impl
+#include "tests/bindings/torch/fake_interpreter.h"
 
 namespace reprise::bindings {
 namespace {
@@ -40,7 +25,7 @@ using Calls = std::vector<std::string>;
 using Handle = uintptr_t;
 
 // As torch's sanitizer, and Python's callbacks.
-class Sanitizer final : public c10::impl::PyInterpreterVTable {
+class Sanitizer final : public NoInterpreter {
  public:
   mutable Calls calls;
 
@@ -57,36 +42,7 @@ class Sanitizer final : public c10::impl::PyInterpreterVTable {
   void trace_gpu_memory_allocation(c10::DeviceType, Handle) const override { calls.push_back("allocate"); }
   void trace_gpu_memory_deallocation(c10::DeviceType, Handle) const override { calls.push_back("free"); }
   void trace_gpu_stream_creation(c10::DeviceType, Handle) const override { calls.push_back("create stream"); }
-
-  void incref(PyObject*) const override { Never(); }
-  void decref(PyObject*) const override { Never(); }
-  bool try_incref(const c10::impl::PyObjectSlot&) const override { Never(); }
-  size_t refcnt(PyObject*) const override { Never(); }
-  c10::intrusive_ptr<c10::TensorImpl> detach(const c10::TensorImpl*) const override { Never(); }
-  void dispatch(const c10::OperatorHandle&, torch::jit::Stack*) const override { Never(); }
-  void reportErrorCallback(PyObject*, c10::DispatchKey) const override { Never(); }
-  void python_op_registration_trampoline(const c10::OperatorHandle&, c10::DispatchKey, c10::DispatchKeySet, torch::jit::Stack*, bool, bool) const override { Never(); }
-  void throw_abstract_impl_not_imported_error(std::string, const char*, const char*) const override { Never(); }
-  void python_dispatcher(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*) const override { Never(); }
-  bool is_contiguous(const c10::TensorImpl*, at::MemoryFormat) const override { Never(); }
-  c10::SymBool sym_is_contiguous(const c10::TensorImpl*, at::MemoryFormat) const override { Never(); }
-  bool is_strides_like(const c10::TensorImpl*, at::MemoryFormat) const override { Never(); }
-  bool is_non_overlapping_and_dense(const c10::TensorImpl*) const override { Never(); }
-  c10::Device device(const c10::TensorImpl*) const override { Never(); }
-  int64_t dim(const c10::TensorImpl*) const override { Never(); }
-  c10::IntArrayRef strides(const c10::TensorImpl*) const override { Never(); }
-  c10::IntArrayRef sizes(const c10::TensorImpl*) const override { Never(); }
-  c10::SymIntArrayRef sym_sizes(const c10::TensorImpl*) const override { Never(); }
-  c10::Layout layout(const c10::TensorImpl*) const override { Never(); }
-  int64_t numel(const c10::TensorImpl*) const override { Never(); }
-  c10::SymInt sym_numel(const c10::TensorImpl*) const override { Never(); }
-  c10::SymIntArrayRef sym_strides(const c10::TensorImpl*) const override { Never(); }
-  c10::SymInt sym_storage_offset(const c10::TensorImpl*) const override { Never(); }
-  void reset_backward_hooks(const c10::TensorImpl*) const override { Never(); }
   // clang-format on
-
- private:
-  [[noreturn]] static void Never() { TORCH_CHECK(false, "not asked here"); }
 };
 
 Sanitizer& Before() {
@@ -173,7 +129,7 @@ TEST_F(GpuTraceTest, WaitsInsideOfAnOpAreTheOps) {
 TEST_F(GpuTraceTest, IsPassedOnToPythonOnceItIsWanted) {
   Sanitizer python;
   c10::impl::PyInterpreter interpreter(&python);
-  c10::impl::g_interpreter = &interpreter;
+  fake_interpreter = &interpreter;
   Uses()[0]();
   EXPECT_TRUE(python.calls.empty());
   EXPECT_EQ(Before().calls, Calls{"record"});
@@ -181,7 +137,7 @@ TEST_F(GpuTraceTest, IsPassedOnToPythonOnceItIsWanted) {
   Uses()[1]();
   EXPECT_EQ(python.calls, Calls{"wait"});
   EXPECT_EQ(Before().calls, Calls{"record"});
-  c10::impl::g_interpreter = nullptr;
+  fake_interpreter = nullptr;
   PassGpuTraceOn();  // nobody from now on
   Uses()[2]();
   EXPECT_EQ(python.calls, Calls{"wait"});

@@ -85,8 +85,8 @@ TEST_F(ProgramPlaceTest, IsNeitherTorchsNorOursNorTheInterpreters) {
   EXPECT_EQ(
       PlaceIn({{"<string>", 1},
                {"/env/lib/python3.11/site-packages/torch/nn/module.py", 2},
-               {"/work/reprise/_region.py", 3},
-               {"/work/reprise/guards/of_code.py", 4},
+               {"/home/me/reprise/_region.py", 3},
+               {"/home/me/reprise/guards/of_code.py", 4},
                {"/usr/lib/python3.11/contextlib.py", 5},
                {"/home/me/train.py", 42}}),
       "/home/me/train.py:42");

@@ -4,14 +4,15 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/PyInterpreter.h>
-#include <c10/core/impl/PyInterpreterHooks.h>
 #include <gtest/gtest.h>
 #include <torch/library.h>
 
 #include <functional>
 #include <vector>
 
+#include "bindings/torch/observe/no_interpreter.h"
 #include "bindings/torch/runtime/torch_frontend.h"
+#include "tests/bindings/torch/fake_interpreter.h"
 #include "tests/bindings/torch/fake_session.h"
 
 namespace torch::utils {
@@ -33,22 +34,6 @@ class PyObjectPreservation {
 
 }  // namespace torch::utils
 
-namespace c10::impl {
-namespace {
-
-PyInterpreter* g_interpreter = nullptr;
-
-// By this name torch finds it.
-class PyInterpreterHooks final : public PyInterpreterHooksInterface {
- public:
-  explicit PyInterpreterHooks(PyInterpreterHooksArgs = {}) {}
-  PyInterpreter* getPyInterpreter() const override { return g_interpreter; }
-};
-REGISTER_PYTHON_HOOKS(PyInterpreterHooks)
-
-}  // namespace
-}  // namespace c10::impl
-
 namespace reprise::bindings {
 namespace {
 
@@ -56,7 +41,7 @@ using Tensors = std::vector<at::Tensor>;
 
 // Counts references to Python objects, and those that are counted while a
 // session is locked.
-class FakePython final : public c10::impl::PyInterpreterVTable {
+class FakePython final : public NoInterpreter {
  public:
   explicit FakePython(const scheduler::Session& session) : session_(session) {}
 
@@ -71,43 +56,9 @@ class FakePython final : public c10::impl::PyInterpreterVTable {
   }
   std::string name() const override { return "fake"; }
 
-  // clang-format off
   size_t refcnt(PyObject*) const override { return 1; }
-  c10::intrusive_ptr<c10::TensorImpl> detach(const c10::TensorImpl*) const override { Never(); }
-  void dispatch(const c10::OperatorHandle&, torch::jit::Stack*) const override { Never(); }
-  void reportErrorCallback(PyObject*, c10::DispatchKey) const override { Never(); }
-  void python_op_registration_trampoline(const c10::OperatorHandle&, c10::DispatchKey, c10::DispatchKeySet, torch::jit::Stack*, bool, bool) const override { Never(); }
-  void throw_abstract_impl_not_imported_error(std::string, const char*, const char*) const override { Never(); }
-  void python_dispatcher(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*) const override { Never(); }
-  bool is_contiguous(const c10::TensorImpl*, at::MemoryFormat) const override { Never(); }
-  c10::SymBool sym_is_contiguous(const c10::TensorImpl*, at::MemoryFormat) const override { Never(); }
-  bool is_strides_like(const c10::TensorImpl*, at::MemoryFormat) const override { Never(); }
-  bool is_non_overlapping_and_dense(const c10::TensorImpl*) const override { Never(); }
-  c10::Device device(const c10::TensorImpl*) const override { Never(); }
-  int64_t dim(const c10::TensorImpl*) const override { Never(); }
-  c10::IntArrayRef strides(const c10::TensorImpl*) const override { Never(); }
-  c10::IntArrayRef sizes(const c10::TensorImpl*) const override { Never(); }
-  c10::SymIntArrayRef sym_sizes(const c10::TensorImpl*) const override { Never(); }
-  c10::Layout layout(const c10::TensorImpl*) const override { Never(); }
-  int64_t numel(const c10::TensorImpl*) const override { Never(); }
-  c10::SymInt sym_numel(const c10::TensorImpl*) const override { Never(); }
-  c10::SymIntArrayRef sym_strides(const c10::TensorImpl*) const override { Never(); }
-  c10::SymInt sym_storage_offset(const c10::TensorImpl*) const override { Never(); }
-  void trace_gpu_event_creation(c10::DeviceType, uintptr_t) const override { Never(); }
-  void trace_gpu_event_deletion(c10::DeviceType, uintptr_t) const override { Never(); }
-  void trace_gpu_event_record(c10::DeviceType, uintptr_t, uintptr_t) const override { Never(); }
-  void trace_gpu_event_wait(c10::DeviceType, uintptr_t, uintptr_t) const override { Never(); }
-  void trace_gpu_memory_allocation(c10::DeviceType, uintptr_t) const override { Never(); }
-  void trace_gpu_memory_deallocation(c10::DeviceType, uintptr_t) const override { Never(); }
-  void trace_gpu_stream_creation(c10::DeviceType, uintptr_t) const override { Never(); }
-  void trace_gpu_device_synchronization(c10::DeviceType) const override { Never(); }
-  void trace_gpu_stream_synchronization(c10::DeviceType, uintptr_t) const override { Never(); }
-  void trace_gpu_event_synchronization(c10::DeviceType, uintptr_t) const override { Never(); }
-  void reset_backward_hooks(const c10::TensorImpl*) const override { Never(); }
-  // clang-format on
 
  private:
-  [[noreturn]] static void Never() { TORCH_CHECK(false, "not asked here"); }
   void Count() const {
     ++references_;
     under_lock_ += session_.locked();
@@ -145,7 +96,7 @@ class ReferencesTest : public ::testing::Test {
   at::Tensor PythonTensor(at::IntArrayRef sizes,
                           at::ScalarType dtype = at::kFloat) {
     using torch::utils::PyObjectPreservation;
-    c10::impl::g_interpreter = &interpreter_;
+    fake_interpreter = &interpreter_;
     const at::Tensor made = at::ones(sizes, dtype);
     c10::StorageImpl& storage =
         *made.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();

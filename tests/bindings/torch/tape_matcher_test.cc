@@ -14,24 +14,18 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/torch/region/tape_recorder.h"
+#include "tests/bindings/torch/recording.h"
 
 namespace reprise::bindings {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
 using Numbers = std::vector<double>;
-using Recording = std::shared_ptr<const Tape>;
 
 Recording Record(const at::Tensor& x, const std::function<Tensors()>& callable,
                  Numbers numbers = {}, Tensors watched = {}) {
-  auto recorder = TapeRecorder::Begin({.inputs = {x},
-                                       .numbers = std::move(numbers),
-                                       .watched = std::move(watched)});
-  const Tensors outputs = callable();
-  const auto outcome = recorder->End(outputs, {});
-  EXPECT_NE(outcome.tape, nullptr) << outcome.reason;
-  return outcome.tape;
+  return bindings::Record(
+      Tensors{x}, callable,
+      {.numbers = std::move(numbers), .watched = std::move(watched)});
 }
 
 // A matcher that is told of a recording, as if it were being written.

@@ -13,23 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/torch/region/tape_recorder.h"
+#include "tests/bindings/torch/recording.h"
 
 namespace reprise::bindings {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
-
-std::shared_ptr<const Tape> Record(const Tensors& inputs,
-                                   const std::function<Tensors()>& callable,
-                                   TapeRecorder::Parts more = {}) {
-  more.inputs = inputs;
-  auto recorder = TapeRecorder::Begin(std::move(more));
-  const Tensors outputs = callable();
-  const auto outcome = recorder->End(outputs, {});
-  EXPECT_NE(outcome.tape, nullptr) << outcome.reason;
-  return outcome.tape;
-}
 
 // Raises an error where it is not positive definite.
 at::Tensor Factor(const at::Tensor& matrix) {

@@ -12,24 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/torch/region/tape_recorder.h"
+#include "tests/bindings/torch/recording.h"
 
 namespace reprise::bindings {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
-using Recording = std::shared_ptr<const Tape>;
-
-Recording Record(const Tensors& inputs,
-                 const std::function<Tensors()>& callable,
-                 TapeRecorder::Parts more = {}) {
-  more.inputs = inputs;
-  auto recorder = TapeRecorder::Begin(std::move(more));
-  const Tensors outputs = callable();
-  const auto outcome = recorder->End(outputs, {});
-  EXPECT_NE(outcome.tape, nullptr) << outcome.reason;
-  return outcome.tape;
-}
 
 const TapeCall& CallOf(const Recording& tape, size_t index) {
   return tape->record().calls.at(index);
