@@ -3,10 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "bindings/torch/base/ivalues.h"
+#include "bindings/torch/region/number_program.h"
 #include "bindings/torch/runtime/op_policy.h"
 #include "bindings/torch/runtime/thread_state.h"
 
@@ -15,8 +15,6 @@ namespace {
 
 using Kind = TapeArgument::Kind;
 using Origin = TapeRegister::Origin;
-
-uint64_t Bits(double value) { return std::bit_cast<uint64_t>(value); }
 
 std::string NameOf(const NumberMatcher::Place& place,
                    const TapeRecord& record) {
@@ -148,7 +146,7 @@ std::optional<std::string> NumberMatcher::ComputedDiffer(
   std::vector<bool> used(nodes.size(), false);
   for (uint32_t n = 0; n < nodes.size(); ++n) {
     if (!SameBits(was_[n], is_[n])) then.varies[n] = true;
-    by_values_[{Bits(was_[n]), Bits(is_[n])}].push_back(n);
+    by_values_[{BitsOf(was_[n]), BitsOf(is_[n])}].push_back(n);
     if (nodes[n].op > NumberOp::kConstant) used[nodes[n].left] = true;
     if (nodes[n].op > NumberOp::kAbsolute) used[nodes[n].right] = true;
     if (!then.varies[n]) continue;
@@ -205,11 +203,11 @@ std::optional<std::string> NumberMatcher::ConstantsDiffer(
     if (!arithmetic.varies[n]) continue;
     // As an integer, most rates are 0.
     if (node.op == NumberOp::kGiven) {
-      plain.emplace(Bits(was_[n]), Bits(is_[n]));
+      plain.emplace(BitsOf(was_[n]), BitsOf(is_[n]));
       continue;
     }
-    all.emplace(Bits(was_[n]), Bits(is_[n]));
-    if (!read[n]) of_given.emplace(Bits(was_[n]), Bits(is_[n]));
+    all.emplace(BitsOf(was_[n]), BitsOf(is_[n]));
+    if (!read[n]) of_given.emplace(BitsOf(was_[n]), BitsOf(is_[n]));
   }
   for (size_t r = 0; r < expected.registers.size(); ++r) {
     const TapeRegister& reg = expected.registers[r];
@@ -251,8 +249,8 @@ bool NumberMatcher::MayStand(uint32_t given, bool negated, TapeRecord& expected,
                              const TapeRecord& written) {
   const double sign = negated ? -1 : 1;
   const auto found =
-      by_values_.find({Bits(sign * expected.numbers.values[given]),
-                       Bits(sign * written.numbers.values[given])});
+      by_values_.find({BitsOf(sign * expected.numbers.values[given]),
+                       BitsOf(sign * written.numbers.values[given])});
   if (found == by_values_.end()) return true;
   const std::span<const NumberNode> nodes = expected.arithmetic.nodes;
   const auto same = std::ranges::find_if(found->second, [&](uint32_t n) {
@@ -277,7 +275,7 @@ std::optional<std::string> NumberMatcher::Explain(const Difference& difference,
                                                   TapeRecord& written) {
   static const std::vector<uint32_t> kNone;
   const auto found =
-      by_values_.find({Bits(difference.was), Bits(difference.is)});
+      by_values_.find({BitsOf(difference.was), BitsOf(difference.is)});
   const std::vector<uint32_t>& computed =
       found == by_values_.end() ? kNone : found->second;
   const std::string unknown = NameOf(difference.place, written) + " is " +

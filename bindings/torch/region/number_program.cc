@@ -1,7 +1,6 @@
 #include "bindings/torch/region/number_program.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -13,8 +12,6 @@ namespace {
 // The compiler makes other calls of powers that it knows (a square, a root),
 // which may round otherwise than the library's function, which CPython calls.
 double (*const volatile g_power)(double, double) = &std::pow;
-
-uint64_t Bits(double value) { return std::bit_cast<uint64_t>(value); }
 
 bool HasOperands(NumberOp op) { return op > NumberOp::kConstant; }
 bool HasTwo(NumberOp op) { return op > NumberOp::kAbsolute; }
@@ -70,7 +67,7 @@ double ValueOf(const NumberNode& node, std::span<const double> given,
 
 bool NumberNode::operator==(const NumberNode& other) const {
   return op == other.op && left == other.left && right == other.right &&
-         Bits(value) == Bits(other.value) && looked_at == other.looked_at;
+         BitsOf(value) == BitsOf(other.value) && looked_at == other.looked_at;
 }
 
 std::vector<NumberNode> NodesOf(std::span<const int64_t> words,
@@ -130,7 +127,7 @@ NumberProgram::NumberProgram(std::span<const NumberNode> nodes,
     if (HasOperands(node.op)) node.left = slot_of[node.left];
     if (HasTwo(node.op)) node.right = slot_of[node.right];
     const auto [at, is_new] =
-        known.emplace(Name(node.op, node.left, node.right, Bits(node.value)),
+        known.emplace(Name(node.op, node.left, node.right, BitsOf(node.value)),
                       static_cast<uint32_t>(nodes_.size()));
     if (is_new) nodes_.push_back(node);
     slot_of.push_back(at->second);
@@ -153,10 +150,11 @@ std::optional<std::vector<double>> NumberProgram::Run(
   std::vector<double> values;
   if (!ComputeNumbers(nodes_, given, reads, values)) return std::nullopt;
   for (const Fixed& each : fixed_) {
-    if (Bits(values[each.node]) != Bits(each.value)) return std::nullopt;
+    if (BitsOf(values[each.node]) != BitsOf(each.value)) return std::nullopt;
   }
   for (const Equal& each : equal_) {
-    if (Bits(values[each.one]) != Bits(values[each.other])) return std::nullopt;
+    if (BitsOf(values[each.one]) != BitsOf(values[each.other]))
+      return std::nullopt;
   }
   std::vector<double> wanted;
   wanted.reserve(slots_.size());

@@ -3,12 +3,15 @@
 #ifndef REPRISE_BINDINGS_TORCH_REGION_NUMBER_PROGRAM_H_
 #define REPRISE_BINDINGS_TORCH_REGION_NUMBER_PROGRAM_H_
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace reprise::bindings {
+
+inline uint64_t BitsOf(double value) { return std::bit_cast<uint64_t>(value); }
 
 // What a number is. Python has the same values (scripts/write_enums.py).
 enum class NumberOp : int64_t {
