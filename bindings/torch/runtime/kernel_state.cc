@@ -17,7 +17,7 @@ struct Replaced {
   std::unordered_set<c10::OperatorName> operators;  // guarded by mutex
 };
 
-Replaced& ReplacedKernels() {
+Replaced& AllReplaced() {
   static auto* const replaced = new Replaced;  // hooks outlive everything
   return *replaced;
 }
@@ -26,7 +26,7 @@ Replaced& ReplacedKernels() {
 
 bool RunsProgramsKernel(const c10::OperatorName& name) {
   if (KernelState() == 0) return false;
-  Replaced& all = ReplacedKernels();
+  Replaced& all = AllReplaced();
   const std::lock_guard lock(all.mutex);
   return all.operators.contains(name);
 }
@@ -36,11 +36,11 @@ void KernelsMayHaveChanged() {
   g_runtime_epoch.fetch_add(1, std::memory_order_release);
 }
 
-Changes& KernelChanges() { return ReplacedKernels().changes; }
+Changes& KernelChanges() { return AllReplaced().changes; }
 
 void SetKernelState(uint64_t state,
                     std::unordered_set<c10::OperatorName> replaced) {
-  Replaced& all = ReplacedKernels();
+  Replaced& all = AllReplaced();
   {
     const std::lock_guard lock(all.mutex);
     all.operators = std::move(replaced);
