@@ -51,10 +51,11 @@ class Novelty {
       last_is_out_ = is_new || StaysOut(*found, place, behind_out);
       return last_is_out_;
     }
-    // Behind an op that never came, none has come before.
+    // Behind an op that never came, none has come before: that one tells, if it
+    // is left out itself.
     const bool behind_new = std::exchange(last_is_new_, true);
     if (stretch_ == 0) {
-      if (behind_new && open.has_value()) return Go(false);
+      if (behind_new) return Go(false);
       Place& here = places_.Put(place);
       if (here.parts_come || ++here.new_ones < kTimes) return Go(false);
       here.one_was_out = here.counts = true;
@@ -73,6 +74,7 @@ class Novelty {
     was_new = true;
     found_.Put(hash) = {
         .pass = pass_, .place = stretch_place_, .first = stretch_ == 0};
+    last_is_new_ = false;
     last_is_out_ = true;
     return Go(true);
   }
@@ -136,8 +138,8 @@ class Novelty {
   };
   static constexpr uint32_t kTimes = 4;
   // What comes back so often, one in so many times, is one of a few.
-  static constexpr uint32_t kReturns = 16;
-  static constexpr uint32_t kFew = 16;
+  static constexpr uint32_t kReturns = 4;
+  static constexpr uint32_t kFew = 12;
   static constexpr uint32_t kMostVotes = 64;
   // So many ops in traces for one that is new are many.
   static constexpr size_t kMany = 4;
@@ -227,7 +229,7 @@ class Novelty {
   uint64_t pass_ = 1;
   uint32_t stretch_ = 0;      // new ops in a row
   bool among_known_ = true;   // the last op was not new, or is not left out
-  bool last_is_new_ = false;  // it never came before
+  bool last_is_new_ = false;  // it never came before, and is in a trace
   bool last_is_out_ = false;  // the last op is in no trace
   uint64_t stretch_place_ = 0;
   uint64_t stretch_first_ = 0;  // its first op
