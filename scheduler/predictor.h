@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_PREDICTOR_H_
 #define REPRISE_SCHEDULER_PREDICTOR_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,18 +14,20 @@
 namespace reprise::scheduler {
 
 // By what came after the last few traces when they last came in this order;
-// more of them tell more than fewer. Keeps ids of traces, which may have been
-// forgotten since. Single-thread. Cost: a look-up a length and trace.
+// more of them tell more than fewer. Two parts of a pass may go the same way
+// for long: two networks of one form, each behind the loss that the other one
+// gave. Keeps ids of traces, which may have been forgotten since.
+// Single-thread. Cost: a look-up a length and trace.
 class Predictor {
  public:
   void Saw(const TraceEntry& entry) {
     const Names names = ContextNames();
-    for (size_t length = 1; length <= known_; ++length) {
-      next_.Put(names[length]) = {entry.id, entry.head_hash};
+    for (size_t i = 0; i < kLengths.size() && kLengths[i] <= known_; ++i) {
+      next_.Put(names[i]) = {entry.id, entry.head_hash};
     }
-    for (size_t i = kLongest - 1; i > 0; --i) last_[i] = last_[i - 1];
+    std::shift_right(last_.begin(), last_.end(), 1);
     last_[0] = entry.id;
-    if (known_ < kLongest) ++known_;
+    if (known_ < last_.size()) ++known_;
   }
 
   // The stream was interrupted, which counts as what came last.
@@ -36,8 +39,9 @@ class Predictor {
   // The trace that is due, if its head has those words; kNone if none is known.
   TraceId Foresee(uint64_t head_hash) const {
     const Names names = ContextNames();
-    for (size_t length = known_; length > 0; --length) {
-      const Next* next = next_.Peek(names[length]);
+    for (size_t i = kLengths.size(); i-- > 0;) {
+      if (kLengths[i] > known_) continue;
+      const Next* next = next_.Peek(names[i]);
       if (next != nullptr && next->head_hash == head_hash) return next->trace;
     }
     return TraceId::kNone;
@@ -49,28 +53,30 @@ class Predictor {
   }
 
  private:
-  static constexpr size_t kLongest = 6;
+  // Of contexts, in traces.
+  static constexpr std::array<size_t, 7> kLengths = {1, 2, 3, 4, 6, 10, 16};
   static constexpr size_t kMostContexts = 1 << 14;
-  using Names = std::array<uint64_t, kLongest + 1>;
+  using Names = std::array<uint64_t, kLengths.size()>;
   struct Next {
     TraceId trace = TraceId::kNone;
     uint64_t head_hash = 0;
   };
 
-  // Of the last 1, 2, ... traces.
+  // Of so many traces that came last.
   Names ContextNames() const {
     Names names{};
-    for (size_t length = 1; length <= known_; ++length) {
-      uint64_t name =
-          names[length - 1] ^ static_cast<uint64_t>(last_[length - 1]);
+    uint64_t name = 0;
+    for (size_t length = 1, i = 0; length <= known_; ++length) {
+      name ^= static_cast<uint64_t>(last_[length - 1]);
       name = (name + length) * 0x9E3779B97F4A7C15u;
-      names[length] = name ^ name >> 29;
+      name ^= name >> 29;
+      if (length == kLengths[i]) names[i++] = name;
     }
     return names;
   }
 
-  std::array<TraceId, kLongest> last_{};  // the latest first
-  size_t known_ = 0;                      // of them
+  std::array<TraceId, kLengths.back()> last_{};  // the latest first
+  size_t known_ = 0;                             // of them
   cache::LruMap<uint64_t, Next> next_{kMostContexts};
 };
 
