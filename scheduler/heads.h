@@ -101,7 +101,7 @@ class Heads {
       int agreement = Agreement(head, operands);
       if (agreement < 0 && operands.size() > 1) continue;
       const bool keeps = KeepsPromises(head);
-      if (!keeps && most > 0) agreement = std::min(agreement, most);
+      if (!keeps && most >= 0) agreement = std::min(agreement, most);
       const std::tuple<int, bool, bool, bool> rank{
           agreement, head.entry->comes_again(), head.entry->id == foreseen,
           keeps};
