@@ -124,21 +124,26 @@ class OpHistory {
            4 * shared.size() >= 3 * std::max(a.size(), b.size());
   }
 
-  // By op: how many values go from ops before it to it or to ops behind it.
+  // Of a body that begins at `begin` and has come twice: by op, how many values
+  // go from ops before it to it or to ops behind it, where the body goes round.
   // Cost: a walk over all ops.
-  std::vector<int64_t> Crossings() const {
+  std::vector<int64_t> Crossings(size_t begin, size_t period) const {
     const std::vector<size_t> last_use = LastUses();
-    // Begin with what goes from op k - 1 to op k, for each k.
-    std::vector<int64_t> change(ops_.size() + 1, 0);
-    for (size_t k = 0; k + 1 < ops_.size(); ++k) {
-      for (engine::ValueId v = ops_[k].values; v < ops_[k + 1].values; ++v) {
-        if (last_use[v] <= k) continue;
+    // Begin with what goes from op k - 1 to op k, for each k of two bodies.
+    std::vector<int64_t> change(2 * period + 1, 0);
+    for (size_t k = 0; k < period; ++k) {
+      const Op& op = ops_[begin + k];
+      const Op& next = ops_[begin + k + 1];
+      for (engine::ValueId v = op.values; v < next.values; ++v) {
+        if (last_use[v] <= begin + k) continue;
         ++change[k + 1];
-        --change[last_use[v] + 1];
+        --change[std::min(last_use[v] - begin, k + period) + 1];
       }
     }
     std::vector<int64_t> cross;
     std::partial_sum(change.begin(), change.end(), std::back_inserter(cross));
+    for (size_t k = 0; k < period; ++k) cross[k] += cross[k + period];
+    cross.resize(period);
     return cross;
   }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -206,13 +207,23 @@ class Repetition {
     return loop.strange <= kStrange + loop.weights / kWeightsAStrange;
   }
 
-  // How many more ops come before the loop's body begins. What goes from before
-  // an op to it and behind is told where a period behind it has been seen.
+  // The op stands in its body where the first op of all stood.
+  bool IsFirst(size_t op, size_t period) const {
+    return op % period == 0 && ops_.SameForm(op, 0);
+  }
+
+  // Of an op and the same one a period later: no op between them uses that
+  // weight so.
+  bool IsKnownByWeight(size_t op, size_t later) const {
+    return ops_[later].before_on_weight == op && ops_.SameWeight(op, later);
+  }
+
+  // How many more ops come before the loop's body begins.
   size_t OpsToTheBody(const Loop& loop) const {
     const size_t period = loop.period;
-    const std::vector<int64_t> cross = ops_.Crossings();
     // The next op is one of `last`'s form.
     const size_t last = ops_.size() - period;
+    const std::vector<int64_t> cross = ops_.Crossings(last - period, period);
     // A loop that is told by its code is to be known again by a weight: of the
     // op that begins its body, or of one of those before, which end it.
     const auto may_begin = [&](size_t left) {
@@ -220,13 +231,18 @@ class Repetition {
       return &loop == &words_ || ops_.SameWeight(op, op + period) ||
              EndBefore(left == 0 ? last : op).has_value();
     };
-    // What is made of nothing rather begins a body than ends it.
+    const bool has_weights = 4 * loop.weights >= loop.matched;
+    // What is made of nothing rather begins a body than ends it. Of equals the
+    // first op of all is chosen, if it is of the loop, else the same one
+    // whenever the loop is found, so that its traces begin with one op.
     size_t best = kNowhere;
-    std::pair<int64_t, bool> fewest;
+    std::tuple<int64_t, bool, bool, bool, uint64_t> fewest;
     for (size_t left = 0; left < period; ++left) {
       const size_t op = last - period + left;
-      const std::pair<int64_t, bool> here = {cross[left == 0 ? last : op],
-                                             ops_[op].operands > 0};
+      const uint64_t name = &loop == &words_ ? ops_[op].hash : ops_[op].op;
+      const std::tuple<int64_t, bool, bool, bool, uint64_t> here = {
+          cross[left], ops_[op].operands > 0, !IsFirst(op, period),
+          has_weights && !IsKnownByWeight(op, op + period), name};
       if ((best != kNowhere && here >= fewest) || !may_begin(left)) continue;
       fewest = here;
       best = left;

@@ -223,15 +223,15 @@ class RunsOfATraceTest : public JoinedTracesTest {
     Both([&](Side& side) {
       sim::ModelProgram& p = *side.program;
       sim::ModelTensor h = p.Make(x, 64);
-      h = p.Scale(p.Add(h, side.weights[4]), 0.5f);
+      h = p.Scale(p.Add(h, side.weights[6]), 0.5f);
       for (int layer = 0; layer < layers; ++layer) {
-        for (size_t i = 0; i < 4; ++i) {
+        for (size_t i = 0; i < 6; ++i) {
           h = p.Add(h, side.weights[i]);
           p.Negate(h);
           h = p.Scale(h, 0.5f);
         }
       }
-      h = p.Add(h, side.weights[5]);
+      h = p.Add(h, side.weights[7]);
       p.Negate(h);
       p.Read(h);
       return Held{h};

@@ -93,11 +93,26 @@ TEST_F(OpHistoryTest, StretchesUseTheSameWeights) {
 }
 
 TEST_F(OpHistoryTest, ValuesGoFromOpToOp) {
-  Op(7, {1}, 100);
-  Op(7, {100}, 101);
-  Op(7, {100, 101}, 102);
-  Op(7, {2}, 103);
-  EXPECT_THAT(ops_.Crossings(), ElementsAre(0, 1, 2, 0, 0));
+  for (int body = 0; body < 2; ++body) {
+    Op(7, {1}, 100);
+    Op(7, {100}, 101);
+    Op(7, {100, 101}, 102);
+    Op(7, {2}, 103);
+  }
+  EXPECT_THAT(ops_.Crossings(0, 4), ElementsAre(0, 1, 2, 0));
+}
+
+// What a body makes for the next one crosses where that begins, though the
+// first body took it from outside.
+TEST_F(OpHistoryTest, ValuesGoFromBodyToBody) {
+  Op(5, {1}, 90);
+  for (uint64_t body = 0; body < 2; ++body) {
+    const uint64_t state = body == 0 ? 50 : 102;  // of the body before
+    Op(7, {2}, 100 + 10 * body);
+    Op(7, {100 + 10 * body, state}, 101 + 10 * body);
+    Op(7, {101 + 10 * body}, 102 + 10 * body);
+  }
+  EXPECT_THAT(ops_.Crossings(1, 3), ElementsAre(1, 2, 1));
 }
 
 TEST_F(OpHistoryTest, NothingIsLeftOnceItIsCleared) {
