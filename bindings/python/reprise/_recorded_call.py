@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -21,8 +21,8 @@ from reprise._region_structures import Structure
 from reprise._variants import Variants
 from reprise.guards import tree
 from reprise.guards.arguments import Given
-from reprise.guards.attributes import held_by
 from reprise.guards.guard import State
+from reprise.guards.places import Behind, Held, Settings, Unlike, tensors_in
 from reprise.guards.walk import Walk
 from reprise.nodes.conditions import Unknown, share_memory
 from reprise.nodes.differentiable import Differentiable
@@ -49,7 +49,7 @@ class Call(NamedTuple):
     numbers: list[float]  # the same
     parts: tree.Parts  # of the arguments
     tensors: list[torch.Tensor]  # that a tape is given
-    before: tuple[Any, ...]  # what attributes that the callable sets have held
+    before: Held  # what places that calls set have held
     given: Given | None  # objects among the arguments
 
 
@@ -104,6 +104,7 @@ class RecordedCall:
         self._own = own
         self._opened = OpenRecording(of.handle)
         self._attributes = _results.attributes_of(call.tensors)
+        self._settings = Settings(call.before)
         self._modes: tuple[Any, ...] = ()
         self._notes: Notes | None = None
         self._held: str | None = None  # why its result is not made anew
@@ -164,16 +165,22 @@ class RecordedCall:
             raise Refusal(_LEAVES_MODE)
 
     def form_of(self, result: Any) -> tree.Form:
-        """Return the form of what a replay is to return: the result, and attributes."""
+        """Return the form of what a replay is to return: the result, and what it sets."""
         call, parts = self._call, self._call.parts
         if self._held is not None:
             raise Refusal(self._held)
         given_back = tree.Parts(known=parts.objects)
         whole: Any = result
-        if call.state.written:
-            behind = held_by(call.state.written)
-            _check_set(call.before, behind, call.tensors, self._own)
-            whole = result, behind
+        if call.before.written:
+            try:
+                behind = self._settings.behind()
+            except Unlike as unlike:
+                raise Refusal(str(unlike)) from None
+            _check_set(call, behind, self._own)
+            values = _results.with_shared(result, call.before.values, behind[0])
+            if values is None:
+                raise Refusal("it sets places to tuples that share one (make two)")
+            whole = result, (values, behind[1])
         try:
             whole = _results.with_arguments(whole, parts.args, parts.kwargs)
             form = tree.flatten(whole, given_back)
@@ -203,29 +210,16 @@ class RecordedCall:
         return self._opened.end(outputs, notes.computed, len(self.outputs))
 
 
-def _check_set(
-    before: tuple[Any, ...],
-    behind: tuple[Any, ...] | None,
-    given: Iterable[torch.Tensor],
-    own: list[torch.Tensor],
-) -> None:
-    """Check that replays set attributes as a recorded call has. Raises Refusal."""
-    changed = [
-        new
-        for new, old in zip(behind or (), before, strict=behind is not None)
-        if new is not old
-    ]
-    if behind is None or not all(map(torch.is_tensor, changed)):
-        raise Refusal(
-            "it sets an attribute to something else than a tensor without a history"
-        )
+def _check_set(call: Call, behind: Behind, own: list[torch.Tensor]) -> None:
+    """Check that replays put the same tensors in places. Raises Refusal."""
     # As outputs, tensors are told by their memory and their form.
-    known = set(map(id, given))  # what was held before is among these
-    made = [each for each in changed if id(each) not in known]
-    held = list({id(each): each for each in filter(torch.is_tensor, before)}.values())
+    known = set(map(id, call.tensors))  # what was held before is among these
+    made = [each for each in tensors_in(behind[0]) if id(each) not in known]
+    held = list({id(each): each for each in call.before.tensors}.values())
     if share_memory(itertools.product(made, [*own, *held])) or share_memory(
         itertools.combinations(held, 2)
     ):
         raise Refusal(
-            "an attribute that it sets is a view of another tensor from outside"
+            "what it sets, or has set, is a view of another tensor from outside (keep "
+            "a clone)"
         )

@@ -32,8 +32,8 @@ from reprise._swapping import refers
 from reprise._words import check_callable
 from reprise.guards import tree
 from reprise.guards.arguments import Given
-from reprise.guards.attributes import held_by, set_to
 from reprise.guards.follow_code import Bound
+from reprise.guards.places import NOTHING, Behind, Held, held_by, set_to
 from reprise.guards.reading import At, Reading
 from reprise.nodes.conditions import stands_here
 
@@ -212,8 +212,7 @@ class Region:
         modes = _len_torch_function_stack()
         run, device = _under_modes() if modes else (functions()[0], None)
         for _ in range(_MOST_LOOKS):
-            before: tuple[Any, ...] = ()
-            tensors, held, kind = parts.tensors, 0, 0
+            before, tensors, held, kind = NOTHING, parts.tensors, 0, 0
             if given is not None:
                 if (found := self._objects.now(given)) is None:
                     return self._run(parts)
@@ -227,10 +226,11 @@ class Region:
             if structures.variables:
                 key = *key, tuple([each.read() for each in structures.variables])
             if written := state.written:
-                if (now := held_by(written)) is None:
-                    return self._run(parts, _SETS_SOMETHING_ELSE)
-                tensors = [*tensors, *filter(torch.is_tensor, now)]
-                before, key = now, (*key, tuple(map(type, now)))
+                before = held_by(written)
+                if before.reason:
+                    return self._run(parts, before.reason)
+                tensors = [*tensors, *before.tensors]
+                key = *key, before.kinds
             structure = structures[key]
             of = structure.passes or structure
             if of is not structure and (of.off or written or not stands_here()):
@@ -297,8 +297,8 @@ class Region:
 
     def _set(
         self,
-        before: tuple[Any, ...],
-        made: tuple[Any, tuple[Any, ...]],
+        before: Held,
+        made: tuple[Any, Behind],
         at: At,
         run: Run,
     ) -> Any:
@@ -306,14 +306,11 @@ class Region:
 
         A watch that was quiet before is quiet afterwards.
         """
-        result, behind = made
-        state, watch = at
         alone = threading.active_count() == 1
-        quiet = alone and run(0, watch, [], [], 0)[0] != Step.LOOK
-        set_to(state.written, before, behind)
-        if quiet:
+        quiet = alone and run(0, at[1], [], [], 0)[0] != Step.LOOK
+        if not set_to(before, made) and quiet:
             self._reads.is_quiet_again(at)
-        return result
+        return made[0]
 
     def let_go(self) -> None:
         """Forget everything: all tensors, and all recorded calls."""
@@ -344,9 +341,6 @@ class Region:
             reasons=dict(report.reasons),
             guards=dict(report.guards),
         )
-
-
-_SETS_SOMETHING_ELSE = "an attribute that it sets is something else now"
 
 
 def _name_of(fn: Any) -> str:

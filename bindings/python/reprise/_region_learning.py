@@ -14,6 +14,7 @@ from reprise.nodes.differentiable import Differentiable
 
 NODES = "operators have nodes of their own"
 CHANGES = "it changes {}, which no replay would"
+_MOST_SET = 32  # calls in a row that have set other places than those before
 _MOST_REFUSALS = 3  # of one structure of arguments
 # By why a call cannot be written down: what helps.
 _REMEDIES = {
@@ -33,10 +34,12 @@ class Learning:
         self._reads = reads
         self._standing = standing
         self._changes = 0  # by the callable, since it was trusted
+        self._sets = 0  # calls in a row that have set other places
 
     def learn(self, variants: Variants, learned: Learned, form: tree.Form) -> None:
         """Learn a verdict on a call. `form`: of what a replay is to return."""
         verdict, reason, place = learned.verdict, learned.reason, learned.place
+        self._sets = 0
         if verdict == Verdict.WITHDRAWN:
             self._standing.withdraw(reason, place)
         elif verdict in (Verdict.REFUSED, Verdict.DIFFERS):
@@ -63,9 +66,17 @@ class Learning:
         elif verdict in (Verdict.REFUSED, Verdict.DIFFERS):
             self._standing.note(f"{NODES}: {reason}", place)
 
-    def note_changed(self, what: str) -> None:
+    def note_set(self, what: str) -> None:
+        """Note that the callable has set places that no call before has. `what`: one."""
+        self._sets += 1
+        if self._sets > _MOST_SET:
+            self.note_changed(what, "set the same attributes and items in each call")
+
+    def note_changed(self, what: str, remedy: str) -> None:
         """Note that the callable has changed what it reads. Often: it is run from now on."""
-        self._standing.note(CHANGES.format(what))
+        # The first one may be what the first call does, and none behind it.
+        remedy = f" ({remedy})" if remedy and self._changes else ""
+        self._standing.note(CHANGES.format(what) + remedy)
         self._changes += 1
         self._standing.off |= self._changes >= MOST_CHANGES
 

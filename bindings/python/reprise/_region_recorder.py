@@ -29,7 +29,8 @@ from reprise.nodes.differentiable import Differentiable
 from reprise.nodes.node import watch
 
 _READ_WITHIN = (
-    "it sets attributes, and calls functions that run each time, or operators of others"
+    "it sets what others may read, and calls functions that run each time, or operators of "
+    "others"
 )
 
 
@@ -153,12 +154,17 @@ class Recorder:
         reads.ran.left_out |= state.leave_out()
         walk = reads.walk  # None: the call has let go of everything
         optimizers = walk.optimizers if walk is not None else ()
-        changed = state.difference() or what_changed(
+        changed = state.difference(call.before.come())
+        changed = changed or what_changed(
             call.form, call.numbers, call.parts, optimizers
         )
+        if changed is None and state.written is not call.before.written:
+            changed = "a list or dictionary of which it sets items"
         if changed is not None:
-            if not reads.learn_written(state):
-                self._learning.note_changed(changed)
+            if (remedy := reads.learn_written(state)) is None:
+                self._learning.note_set(changed)
+            else:
+                self._learning.note_changed(changed, remedy)
             return True
         if given is None or (changed := given.changed()) is None:
             return False
@@ -194,7 +200,7 @@ class Recorder:
         """Return the result, with a history of the region's own where it has one."""
         structure, of, passes = call.structure, recorded.of, recorded.passes
         self._standing.report.recorded += 1
-        if call.state.written and learned.calls_others:
+        if call.before.written and learned.calls_others:
             self._learning.refuse(of, _READ_WITHIN)
             of.off = True
             return result
@@ -223,7 +229,7 @@ class Recorder:
 
     def _watch_backward(self, call: Call, recorded: RecordedCall) -> None:
         """From its first backward pass on, such calls are forward passes of one node."""
-        if call.numbers or call.parts.objects or call.state.written:
+        if call.numbers or call.parts.objects or call.before.written:
             return
         form = form_of(call.parts.args, call.parts.kwargs, tree.Parts())
         # Whoever holds what refers to the program's tensors holds the region, too, which is told

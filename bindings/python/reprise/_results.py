@@ -117,6 +117,24 @@ def with_arguments(result: Any, args: Any, kwargs: Any) -> Any:
     return replaced(result)
 
 
+def with_shared(
+    result: Any, before: tuple[Any, ...], values: Iterable[Any]
+) -> tuple[Any, ...] | None:
+    """Return what a call sets, with `tree.Shared` where that is one tuple with others.
+
+    They are parts of the result, and what places held before. None: one is shared in
+    another way.
+    """
+    ways = {id(each): steps for each, steps in containers_in((result, before)) if steps}
+    found = [
+        tree.Shared(ways[id(each)]) if id(each) in ways else each for each in values
+    ]
+    new = [id(inner) for each in found for inner, _ in containers_in(each)]
+    if len(set(new)) < len(new) or not ways.keys().isdisjoint(new):
+        return None
+    return tuple(found)
+
+
 def attributes_of(tensors: Iterable[torch.Tensor]) -> list[tuple[Any, dict[str, Any]]]:
     """Return attributes that the program has set on them, as they are now."""
     return [(each, dict(each.__dict__)) for each in tensors]

@@ -11,8 +11,9 @@ import torch
 
 from reprise import _native
 from reprise.guards.guard import State
-from reprise.guards.holders import Dictionary, Holder, Instance, Slots
+from reprise.guards.holders import Dictionary, Holder
 from reprise.guards.names import Names
+from reprise.guards.object_holders import Instance, Slots
 from reprise.guards.tokens import MISSING, Is, described
 from reprise.guards.walk import Walk
 from reprise.guards.watch import LOOKS_ALWAYS, Watch

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from reprise.guards import classes
-from reprise.guards.holders import Holder, Instance, Sequence
+from reprise.guards.holders import APART, Holder, Sequence
 from reprise.guards.names import Names
+from reprise.guards.object_holders import Instance
 from reprise.guards.tokens import MISSING, TensorRef, same, token_of
 
 _clock = time.perf_counter
@@ -27,6 +28,8 @@ class Compared:
         self._lists: list[Any] = []
         self._names: list[tuple[dict[Any, Any], Any, Any]] = []
         self._ends: list[tuple[dict[Any, Any], int, Any]] = []
+        # Dictionaries with places: their keys, and what counts of them.
+        self._wholes: list[tuple[dict[Any, Any], list[Any], list[tuple[Any, Any]]]] = []
         # Objects that are not kept: references, classes, and their dictionaries.
         self._objects: list[tuple[Any, type, Any, Any]] = []
         self._lengths: list[int] = []
@@ -41,6 +44,14 @@ class Compared:
         self.count += len(self._lists)
 
     def _take(self, holder: Holder) -> None:
+        if holder.has_places_among_all():
+            of, items = holder.of, holder.items()
+            rest = [
+                (key, token_of(value)) for key, value in items if value is not APART
+            ]
+            self._wholes.append((of, [*dict.__iter__(of)], rest))
+            self.count += len(items)
+            return
         if isinstance(holder, Names):
             for key, value in holder.items():
                 self._names.append((holder.of, key, token_of(value)))
@@ -55,7 +66,7 @@ class Compared:
             return
         values = holder.values(holder.of)
         self.count += len(values)
-        plain = isinstance(holder, Sequence) and holder.is_plain
+        plain = isinstance(holder, Sequence) and holder.is_plain and not holder.apart
         if plain and not any(issubclass(type(each), torch.Tensor) for each in values):
             self._lists.append(holder.of)
             self._lengths.append(len(values))
@@ -69,6 +80,7 @@ class Compared:
             return (
                 (not self._lists or self._same_elements())
                 and (not self._ends or self._same_names())
+                and (not self._wholes or all(map(_is_whole_as_taken, self._wholes)))
                 and (not self._objects or self._same_objects())
                 and (not self._others or all(map(_is_as_taken, self._others)))
             )
@@ -120,6 +132,15 @@ def _end_of(of: dict[Any, Any]) -> tuple[int, Any]:
         return dict.__len__(of), next(dict.__reversed__(of), None)
     except RuntimeError:  # another thread changes it meanwhile
         return -1, None
+
+
+def _is_whole_as_taken(
+    whole: tuple[dict[Any, Any], list[Any], list[tuple[Any, Any]]],
+) -> bool:
+    of, keys, rest = whole
+    if len(of) != len(keys) or not all(map(operator.is_, of, keys)):
+        return False
+    return all([same(token, dict.get(of, key, MISSING)) for key, token in rest])
 
 
 def _is_as_taken(of: tuple[Holder, list[Any]]) -> bool:

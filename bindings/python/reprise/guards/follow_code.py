@@ -14,7 +14,8 @@ from typing import Any
 from reprise._frames import Owner, is_programs, is_torchs
 from reprise.guards import classes
 from reprise.guards.code import MATH, READ_ALL, READERS, named_by, named_by_getter
-from reprise.guards.holders import Cached, Cell, Function, Instance, Reference, content
+from reprise.guards.holders import Cell, Function, content
+from reprise.guards.object_holders import Cached, Instance, Reference
 from reprise.guards.tokens import MISSING
 from reprise.guards.trail import Domain, Trail, is_own_function
 
@@ -66,6 +67,8 @@ class CodeFollower:
     def __init__(self, trail: Trail) -> None:
         self.functions: list[types.FunctionType] = []  # the program's
         self.computes = False  # their code may do mathematics with a number
+        # Dictionaries of globals of theirs, and of their attributes, by id.
+        self.namespaces: dict[int, dict[str, Any]] = {}
         self._trail = trail
 
     # --- Functions, and what stands for one ---
@@ -114,10 +117,14 @@ class CodeFollower:
             self._trail.by_program |= named_by_getter(value)
             return ()
         if kind is types.CellType:
-            self._trail.hold(Cell("a cell", value))
-            return (content(value),)
+            cell = Cell("what is in a cell", value)
+            self._trail.hold(cell)
+            return cell.values(value)
         if id(kind) in _VIEWS:
-            return classes.held_by(value)
+            held = classes.held_by(value)
+            # That of a class is set by its class alone.
+            self._trail.shown |= set(map(id, held))
+            return held
         if kind is _CACHED:
             cached = Cached("a cache", value)
             held = cached.values(value)
@@ -164,8 +171,9 @@ class CodeFollower:
         for name, cell in zip(
             fn.__code__.co_freevars, fn.__closure__ or (), strict=True
         ):
-            trail.hold(Cell(name, cell))
-            trail.add(name, content(cell), domain)
+            holder = Cell(name, cell)
+            trail.hold(holder)
+            trail.add_all(holder, domain)
         function = Function(fn.__name__, fn)
         trail.hold(function)
         trail.add_all(function, domain)
@@ -173,6 +181,7 @@ class CodeFollower:
         trail.names_in(fn.__name__, fn.__dict__, scope, domain)
         if is_own:
             self.functions.append(fn)
+            self.namespaces[id(fn.__dict__)] = fn.__dict__
             if _reads_any(fn.__code__):
                 for cell in fn.__closure__ or ():
                     self._take_whole(content(cell))
@@ -196,6 +205,7 @@ class CodeFollower:
         self, code: types.CodeType, of: dict[str, Any], where: str
     ) -> None:
         trail, named = self._trail, named_by(code)
+        self.namespaces[id(of)] = of
         # One that makes an object sets attributes of what nobody has yet.
         makes = code.co_name in classes.MAKING
         trail.by_program |= named.read - READ_ALL if makes else named.read

@@ -19,17 +19,9 @@ from reprise._dynamo import codes_of
 from reprise._frames import Owner
 from reprise.guards import classes
 from reprise.guards.code import named_by
-from reprise.guards.holders import (
-    Bases,
-    Dictionary,
-    Fixed,
-    Holder,
-    Instance,
-    Memory,
-    Sequence,
-    Slots,
-)
+from reprise.guards.holders import Dictionary, Fixed, Holder, Sequence
 from reprise.guards.names import Scope
+from reprise.guards.object_holders import Bases, Instance, Memory, Slots
 from reprise.guards.tokens import SIMPLE, is_simple
 from reprise.guards.trail import Domain, Refused, Trail
 from reprise.guards.tree import Foreign, is_tensor

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from reprise.guards.attributes import Attribute, Written, is_plain
 from reprise.guards.compared import Compared
-from reprise.guards.holders import Dictionary, Moved, made_tokens
+from reprise.guards.holders import NOWHERE, Beside, Dictionary, Moved, made_tokens
 from reprise.guards.names import Names
-from reprise.guards.tokens import MISSING, TensorRef, same
+from reprise.guards.places import Place
+from reprise.guards.rewritten import Owners, changes_of, remedy_for
 from reprise.guards.walk import Walk
 from reprise.guards.watch import Plan, Watch
 
-_MOST_WRITTEN = 256  # attributes that calls set
+_MOST_WRITTEN = 1024  # places that calls set
 
 
 class State:
@@ -24,12 +23,14 @@ class State:
 
     def __init__(self, walk: Walk, number: int) -> None:
         self.number = number
-        self.written = walk.written
+        self.written = (
+            walk.written
+        )  # others where equal lists and the like took a place
         self._holders = walk.holders
         self._tensors = walk.tensors
         self._types = walk.found_types
         self._optimizers = walk.optimizers
-        self._modules = walk.modules
+        self._owners = walk.modules, walk.namespaces, walk.shown
         self._named = walk.names()
         made_tokens(self._holders)
         self._plan: Plan | None = None
@@ -86,17 +87,14 @@ class State:
         """Nothing has changed of what nobody tells of."""
         return self._compared is not None and self._compared.quiet()
 
-    def difference(self, beside: Container[tuple[int, Any]] = ()) -> str | None:
-        """What is another one now, as the program names it; None: nothing.
-
-        `beside` these: ids of dictionaries, and keys.
-        """
+    def difference(self, beside: Beside = NOWHERE) -> str | None:
+        """What is another one now, as the program names it, but for places `beside`."""
         try:
             return self._difference(beside)
         except Exception as failed:  # the program's own, as it is looked at
             return f"what cannot be looked at ({failed!r})"
 
-    def _difference(self, beside: Container[tuple[int, Any]]) -> str | None:
+    def _difference(self, beside: Beside) -> str | None:
         moved: Moved = {}
         for holder in self._holders:
             if holder.changes and id(holder) not in moved:
@@ -116,6 +114,13 @@ class State:
                 return holder.name
             held.add(id(now))
         for holder, now in moved.values():
+            if holder.apart:
+                self.written = tuple(
+                    [
+                        each.moved(now) if each.of is holder.of else each
+                        for each in self.written
+                    ]
+                )
             holder.of = now
             if holder.watched() is not None:
                 self._plan = None
@@ -152,36 +157,20 @@ class State:
                 found |= holder.leave_out(self._named)
         return found
 
-    def rewritten(self) -> Written:
-        """Attributes that calls set, and what are other tensors now, if nothing else is.
+    def rewritten(self) -> tuple[Place, ...] | str:
+        """Places that hold something else now, if nothing else does.
 
-        Empty: there are none of these, or too many.
+        Otherwise, a text: what helps, empty if nothing is known.
         """
-        owners = {
-            id(values): (module, in_buffers)
-            for ref in self._modules
-            if (module := ref()) is not None
-            and type(module).__setattr__ is torch.nn.Module.__setattr__
-            for in_buffers, values in (
-                (False, module.__dict__),
-                (True, module._buffers),
+        try:
+            changes = list(
+                changes_of(self._holders, Owners(self._holders, *self._owners))
             )
-        }
-        found: dict[tuple[int, Any], Attribute] = {}
-        for holder in self._holders:
-            if not isinstance(holder, Names) or id(holder.of) not in owners:
-                continue
-            for key, value in holder.items():
-                token = holder.present.get(key, MISSING)
-                was_tensor = type(token) is TensorRef and not same(token, value)
-                if is_plain(value) and (token is None or was_tensor):
-                    module, in_buffers = owners[id(holder.of)]
-                    found[id(holder.of), key] = Attribute(
-                        weakref.ref(module), in_buffers, key
-                    )
-        alive = [each for each in self.written if each.module() is not None]
-        if self.difference(found) is not None or (
-            len(alive) + len(found) > _MOST_WRITTEN
-        ):
-            return ()
-        return (*alive, *found.values()) if found else ()
+            places = [each.place for each in changes if each.is_adopted()]
+            found = {each.at: each for each in places if each is not None}
+            if found and self.difference(found) is None:
+                many = len(self.written) + len(found) > _MOST_WRITTEN
+                return "it sets too many" if many else tuple(found.values())
+            return remedy_for(changes)
+        except Exception:  # the program's own, as it is looked at
+            return ""

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import collections
 import types
-import weakref
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection
 from typing import Any
 
-from reprise.guards.classes import attributes_of, held_by, mro_of
+from reprise.guards.places import is_simple_key
 from reprise.guards.tokens import MISSING, Token, same, token_of
 
 _PLAIN_DICTS = frozenset(
     map(id, (dict, collections.OrderedDict, collections.defaultdict))
 )
+
+# In the place of what calls set, which nobody compares.
+APART = object()
+# Places that may be other ones: ids of containers, and keys.
+Beside = Collection[tuple[int, Any]]
+NOWHERE: Beside = ()
 
 # Holders that have been compared as others: equal lists and the like that were put there.
 Moved = dict[int, tuple["Holder", Any]]
@@ -55,7 +60,7 @@ class Holder:
     its own ones.
     """
 
-    __slots__ = ("held", "name", "of", "tokens")
+    __slots__ = ("apart", "held", "name", "of", "tokens")
     changes = True  # it may hold something else some day
 
     @property
@@ -67,6 +72,7 @@ class Holder:
         self.name = name
         self.of = of
         self.held = 0  # by how many others
+        self.apart: frozenset[Any] = frozenset()  # keys that calls set; see `Place`
         self.tokens: list[Token] = []
 
     def values(self, of: Any) -> list[Any]:
@@ -81,6 +87,17 @@ class Holder:
         """What the library can tell of, in which all of it stands. None: nothing."""
         return None
 
+    def has_places_among_all(self) -> bool:
+        """It is a dictionary all of which counts, but places: each call compares it.
+
+        What calls set would have a watch tell of it in each of them.
+        """
+        return False
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """Of a dictionary, what counts. APART: a place."""
+        return []
+
     def parts(self) -> list[tuple[str, Any]]:
         """The values, with names."""
         return [(self.name, each) for each in self.values(self.of)]
@@ -89,17 +106,25 @@ class Holder:
         """From now on, what it holds now."""
         self.tokens = list(map(token, self.values(self.of)))
 
-    def difference(self, moved: Moved, _: Container[Any] = ()) -> str | None:
-        """What is another one, as the program names it."""
-        return self.difference_of(self.of, moved)
+    def key(self, index: int) -> Any:
+        """The key of the value with that number. APART: it has none."""
+        return APART
 
-    def difference_of(self, of: Any, moved: Moved) -> str | None:
+    def difference(self, moved: Moved, beside: Beside = NOWHERE) -> str | None:
+        """What is another one, as the program names it, but for places `beside`."""
+        return self.difference_of(self.of, moved, beside)
+
+    def difference_of(
+        self, of: Any, moved: Moved, beside: Beside = NOWHERE
+    ) -> str | None:
         """The same, if `of` is in its place."""
         values = self.values(of)
         if len(values) != len(self.tokens):
             return self.label(min(len(values), len(self.tokens)))
         for index, (token, value) in enumerate(zip(self.tokens, values, strict=True)):
-            if token is not value and differs(token, value, moved):
+            if token is value or (beside and (id(self.of), self.key(index)) in beside):
+                continue
+            if differs(token, value, moved):
                 return self.label(index)
         return None
 
@@ -119,7 +144,15 @@ class Sequence(Holder):
         return self.is_plain
 
     def values(self, of: Any) -> list[Any]:
-        return [*self._read(of)]
+        values, apart = [*self._read(of)], self.apart
+        if apart:
+            values = [
+                APART if index in apart else each for index, each in enumerate(values)
+            ]
+        return values
+
+    def key(self, index: int) -> Any:
+        return index
 
 
 class Fixed(Sequence):
@@ -143,7 +176,13 @@ class Dictionary(Holder):
         return id(type(self.of)) in _PLAIN_DICTS
 
     def values(self, of: Any) -> list[Any]:
-        found = [*dict.values(of), *dict.__iter__(of)]
+        values, keys, apart = [*dict.values(of)], [*dict.__iter__(of)], self.apart
+        if apart:
+            values = [
+                APART if is_simple_key(key) and key in apart else each
+                for key, each in zip(keys, values, strict=True)
+            ]
+        found = values + keys
         if issubclass(type(of), collections.defaultdict):
             found.append(of.default_factory)
         elif issubclass(type(of), collections.OrderedDict):
@@ -153,7 +192,9 @@ class Dictionary(Holder):
     def parts(self) -> list[tuple[str, Any]]:
         name, of = self.name, self.of
         found = [
-            (f"{name}.{name_of_key(key)}", each) for key, each in list(dict.items(of))
+            (f"{name}.{name_of_key(key)}", each)
+            for key, each in list(dict.items(of))
+            if not self.apart or not is_simple_key(key) or key not in self.apart
         ]
         found += [(name, key) for key in dict.__iter__(of)]
         if issubclass(type(of), collections.defaultdict):
@@ -172,10 +213,36 @@ class Dictionary(Holder):
         key = self.keys[index % count] if count else "order"
         return f"{self.name}.{name_of_key(key)}"
 
-    def difference_of(self, of: Any, moved: Moved) -> str | None:
+    def key(self, index: int) -> Any:
+        key = self.keys[index] if index < len(self.keys) else APART
+        return key if is_simple_key(key) else APART
+
+    def difference(self, moved: Moved, beside: Beside = NOWHERE) -> str | None:
+        of = self.of
+        more = self.come() if beside else []
+        if more and all(is_simple_key(key) and (id(of), key) in beside for key in more):
+            of = dict([*dict.items(of)][: -len(more)])
+        return self.difference_of(of, moved, beside)
+
+    def has_places_among_all(self) -> bool:
+        return bool(self.apart) and type(self.of) is dict
+
+    def items(self) -> list[tuple[Any, Any]]:
+        keys = [*dict.__iter__(self.of)]
+        return list(zip(keys, self.values(self.of), strict=False))
+
+    def come(self) -> list[Any]:
+        """Keys behind those that were there. Of other dictionaries than plain ones: none."""
+        if type(self.of) is not dict:
+            return []
+        return [*dict.__iter__(self.of)][len(self.keys) :]
+
+    def difference_of(
+        self, of: Any, moved: Moved, beside: Beside = NOWHERE
+    ) -> str | None:
         if not self.tokens and dict.__len__(of) == 0:
             return None
-        found = super().difference_of(of, moved)
+        found = super().difference_of(of, moved, beside)
         if found is None:
             return None
         # Of keys that have come or gone the name says more.
@@ -201,10 +268,13 @@ class Cell(Holder):
     __slots__ = ()
 
     def values(self, of: Any) -> list[Any]:
-        return [content(of)]
+        return [APART if self.apart else content(of)]
+
+    def key(self, index: int) -> Any:
+        return None
 
     def label(self, _: int) -> str:
-        return "a variable of its closure"
+        return f"{self.name}, a variable of its closure"
 
     def watched(self) -> Any:
         return self.of
@@ -229,128 +299,6 @@ class Function(Holder):
         return self.of
 
 
-class Instance(Holder):
-    """An object: its class, and that its attributes stand in the same dictionary.
-
-    `of` is a reference where the object is not to be kept.
-    """
-
-    __slots__ = ("attributes", "kept")
-
-    def __init__(self, name: str, of: Any, attributes: Any, *, kept: bool) -> None:
-        super().__init__(name, of if kept else weakref.ref(of))
-        self.kept = kept
-        self.attributes = attributes  # of the object, when it was met
-
-    def values(self, of: Any) -> list[Any]:
-        value = self.object()
-        return [type(value), attributes_of(value)]
-
-    def label(self, index: int) -> str:
-        return f"{self.name}.{('__class__', '__dict__')[index]}"
-
-    def object(self) -> Any:
-        """Itself. None: it has gone."""
-        return self.of if self.kept else self.of()
-
-    def parts(self) -> list[tuple[str, Any]]:
-        return []
-
-    def take(self, _: Callable[[Any], Token]) -> None:
-        self.tokens = self.values(self.of)
-
-    def watched(self) -> Any:
-        return self.of if self.kept else None
-
-
-class Slots(Holder):
-    """Attributes of an object that stand in no dictionary."""
-
-    __slots__ = ("kept", "names", "slots")
-
-    def __init__(
-        self, name: str, of: Any, slots: list[tuple[str, Any]], *, kept: bool
-    ) -> None:
-        super().__init__(name, of if kept else weakref.ref(of))
-        self.kept = kept
-        self.names = [name for name, _ in slots]
-        self.slots = [slot for _, slot in slots]
-
-    def values(self, of: Any) -> list[Any]:
-        value = self.object()
-        return [_slot(value, each) for each in self.slots]
-
-    def object(self) -> Any:
-        """Whose they are. None: it has gone."""
-        return self.of if self.kept else self.of()
-
-    def label(self, index: int) -> str:
-        return f"{self.name}.{self.names[index]}"
-
-    def parts(self) -> list[tuple[str, Any]]:
-        values = self.values(self.of)
-        return [(self.label(index), each) for index, each in enumerate(values)]
-
-
-class Reference(Holder):
-    """A weak reference: whether it is the same object still, which is not kept."""
-
-    __slots__ = ()
-
-    def values(self, of: Any) -> list[Any]:
-        return [id(weakref.ref.__call__(of))]
-
-    def parts(self) -> list[tuple[str, Any]]:
-        return []
-
-
-class Bases(Holder):
-    """The bases of a class, which is another one's child now and then."""
-
-    __slots__ = ()
-
-    def values(self, of: Any) -> list[Any]:
-        return [mro_of(of)]
-
-    def parts(self) -> list[tuple[str, Any]]:
-        return []
-
-    def take(self, _: Callable[[Any], Token]) -> None:
-        self.tokens = self.values(self.of)
-
-    def watched(self) -> Any:
-        return self.of
-
-
-class Cached(Holder):
-    """Of `lru_cache`: the function, and the keys and results that it keeps.
-
-    Their order is none of these: a hit is another one.
-    """
-
-    __slots__ = ()
-
-    def values(self, of: Any) -> list[Any]:
-        found: dict[int, Any] = {}
-        for each in held_by(of):
-            inner = [*each.keys(), *each.values()] if type(each) is dict else [each]
-            found.update((id(value), value) for value in inner)
-        return [found[number] for number in sorted(found)]
-
-
-class Memory(Holder):
-    """A few bytes that Python may read: of an array, say."""
-
-    __slots__ = ()
-
-    def values(self, of: Any) -> list[Any]:
-        view = memoryview(of)
-        return [view.tobytes(), f"{view.shape} of {view.format}"]
-
-    def parts(self) -> list[tuple[str, Any]]:
-        return []
-
-
 def made_tokens(holders: list[Holder]) -> None:
     """Each holder takes what it holds."""
     children = {
@@ -370,13 +318,6 @@ def content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        return MISSING
-
-
-def _slot(value: Any, slot: Any) -> Any:
-    try:
-        return slot.__get__(value)
-    except (AttributeError, TypeError):  # it is not set, or of another class now
         return MISSING
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from reprise.guards import classes
 from reprise.guards.code import READ_ALL, named_by
-from reprise.guards.holders import Holder, Moved, differs, name_of_key
+from reprise.guards.holders import (
+    APART,
+    NOWHERE,
+    Beside,
+    Holder,
+    Moved,
+    differs,
+    name_of_key,
+)
 from reprise.guards.tokens import MISSING, Token, same
 
 _OF_MODULES = frozenset(
@@ -123,7 +131,7 @@ class Names(Holder):
     """
 
     __slots__ = (
-        *("apart", "domain", "done", "fixed", "keys", "leads_on", "present"),
+        *("domain", "done", "fixed", "keys", "leads_on", "left_out", "present"),
         *("scope", "size", "torchs"),
     )
 
@@ -138,7 +146,7 @@ class Names(Holder):
         self.leads_on = True  # what it holds is followed, or functions alone
         self.size = -1  # of the scope, when it was last looked at
         self.keys: frozenset[str] | None = None  # None: all
-        self.apart: frozenset[str] = frozenset()  # keys that do not count
+        self.left_out: frozenset[str] = frozenset()  # keys that do not count
         self.present: dict[Any, Token] = {}
         self.torchs: frozenset[str] = frozenset()  # keys of torch's own
 
@@ -146,22 +154,29 @@ class Names(Holder):
         """Those of the scope, which is whole by now."""
         if self.scope.everything:
             self.keys = None
-            self.apart |= self.scope.apart()
+            self.left_out |= self.scope.apart()
             return
         names = self.scope.names()
         self.keys = names | self.fixed if not self.fixed <= names else names
 
     def items(self) -> list[tuple[Any, Any]]:
         """What counts."""
-        of, keys, apart = self.of, self.keys, self.apart
+        of, keys, apart, left_out = self.of, self.keys, self.apart, self.left_out
         if keys is None:
             items = [*dict.items(of)]
         else:  # the fewer of both are gone through
             there = dict.keys(of) & keys
             items = [(key, dict.get(of, key, MISSING)) for key in there]
+        if left_out:
+            items = [each for each in items if each[0] not in left_out]
+        if apart and keys is None:  # where they stand among the others counts
+            return [(key, APART if key in apart else value) for key, value in items]
         if apart:
-            items = [each for each in items if each[0] not in apart]
+            return [each for each in items if each[0] not in apart]
         return items
+
+    def has_places_among_all(self) -> bool:
+        return self.keys is None and bool(self.apart)
 
     def values(self, of: Any) -> list[Any]:
         return [value for _, value in self.items()]
@@ -169,8 +184,7 @@ class Names(Holder):
     def take(self, token: Callable[[Any], Token]) -> None:
         self.present = {key: token(value) for key, value in self.items()}
 
-    def difference(self, moved: Moved, beside: Container[Any] = ()) -> str | None:
-        """`beside` keys of some dictionaries; see `keys_of`."""
+    def difference(self, moved: Moved, beside: Beside = NOWHERE) -> str | None:
         items, present = self.items(), self.present
         for key, value in items:
             token = present.get(key, MISSING)
@@ -183,7 +197,7 @@ class Names(Holder):
             for key in present:
                 if key not in found and (id(self.of), key) not in beside:
                     return self.label_of(key)
-        elif self.keys is None and not beside:
+        elif self.keys is None:  # those that come are the last ones
             for (key, _), known in zip(items, present, strict=False):
                 if key is not known and key != known:
                     return f"{self.name}.order"
@@ -191,7 +205,7 @@ class Names(Holder):
 
     def rest(self) -> list[int]:
         """Ids of what does not count."""
-        if self.keys is None and not self.apart:
+        if self.keys is None and not self.left_out:
             return []
         present = self.present
         return [
@@ -210,7 +224,7 @@ class Names(Holder):
             for key, value in self.items()
             if key not in named and not same(self.present.get(key, MISSING), value)
         }
-        self.apart |= found
+        self.left_out |= found
         for key in found:
             self.present.pop(key, None)
         return {(id(self.of), key) for key in found}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from reprise._frames import is_programs
-from reprise.guards.attributes import Written
 from reprise.guards.code import Code, functions_with
 from reprise.guards.guard import State
+from reprise.guards.places import Place, Written
 from reprise.guards.trail import Refused
 from reprise.guards.tree import Foreign
 from reprise.guards.walk import Ran, Walk
@@ -88,7 +88,7 @@ class Reading:
 
     def _new_state(self) -> State:
         self.made += 1
-        state = self._find(self.made)
+        state = self._find(self.made, self._written)
         # What belongs to others than now is not kept for their sake.
         here = {id(each) for each in state.dicts()}
         self._states = [
@@ -97,14 +97,15 @@ class Reading:
             if here.issuperset(map(id, each.dicts()))
         ]
         self._states.append(state)
+        self._written = _unique(each for of in self._states for each in of.written)
         return state
 
-    def _find(self, number: int) -> State:
+    def _find(self, number: int, written: Written) -> State:
         """By a walk. Where that cannot be looked at, it is refused, and of nothing."""
         given = [each() for each in self._given]
         try:
             self.walk = Walk(
-                self._fn, given, self._kinds, ran=self.ran, written=self._written
+                self._fn, given, self._kinds, ran=self.ran, written=written
             )
             return State(self.walk, number)
         except Refused as refused:
@@ -147,20 +148,26 @@ class Reading:
             own = [code for code, _ in ran.values() if is_programs(code)]
             alive = [each for each in self.ran.functions if each() is not None]
             self.ran.functions = [*alive, *map(weakref.ref, functions_with(own))]
-            again = self._find(state.number)
-            self._states = [again if each is state else each for each in self._states]
+            # Tapes of that number are given what its places hold.
+            again = self._find(state.number, state.written)
+            is_same = _ats(again.written) == _ats(state.written)
+            self._states = [
+                again if each is state else each
+                for each in self._states
+                if is_same or each is not state
+            ]
             self.at = None
 
-    def learn_written(self, state: State) -> bool:
-        """A call has set attributes of modules to other tensors, and nothing else."""
+    def learn_written(self, state: State) -> str | None:
+        """A call has set places that may be set, and nothing else. Else, what helps."""
         found = state.rewritten()
+        if isinstance(found, str):
+            return found
         with self._lock:
             # Another thread may have learned others.
-            if not found or self._written != state.written:
-                return False
-            self._written = found
+            self._written = _unique((*self._written, *state.written, *found))
             self._begin_anew()  # these are part of no state
-        return True
+        return None
 
     def is_quiet_again(self, at: At) -> None:
         """A call has changed what is watched, and was to; it is not to be looked at."""
@@ -171,7 +178,16 @@ class Reading:
     def let_go(self) -> None:
         """It knows nothing any longer."""
         self._begin_anew()
+        self._written = ()
         self.walk = None
 
     def _begin_anew(self) -> None:
         self._states, self.at = [], None
+
+
+def _unique(places: Iterable[Place]) -> Written:
+    return tuple({each.at: each for each in places}.values())
+
+
+def _ats(written: Written) -> list[tuple[int, Any]]:
+    return [each.at for each in written]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from reprise._frames import is_programs
 from reprise.guards.holders import Holder
 from reprise.guards.names import Names, Scope, Scopes
+from reprise.guards.places import Written
 from reprise.guards.tree import Foreign
 
 MOST = 1 << 16  # objects, and elements of containers
@@ -44,10 +45,12 @@ class Trail:
     more is looked at.
     """
 
-    def __init__(self, apart: set[tuple[int, str]], roots: Iterable[Any]) -> None:
+    def __init__(
+        self, apart: set[tuple[int, str]], roots: Iterable[Any], written: Written
+    ) -> None:
         """`apart`: keys, with the ids of dictionaries, that are led to by nobody.
 
-        `roots` are not kept.
+        `roots` are not kept. `written`: places that calls set, which nobody leads to.
         """
         self.holders: list[Holder] = []
         self.led: list[Led] = []  # objects that the program's code names or holds
@@ -59,6 +62,12 @@ class Trail:
         self.scopes = Scopes(self.by_program, self.by_packages, self.by_others)
         self.apart = apart
         self.roots = set(map(id, roots))
+        self.shown: set[int] = set()  # ids of what views show, which cannot be set
+        self.found: set[int] = set()  # ids of containers with places
+        self._keys_apart: dict[int, frozenset[Any]] = {}
+        for each in written:
+            known = self._keys_apart.get(id(each.of), frozenset())
+            self._keys_apart[id(each.of)] = known | {each.key}
         self._names: dict[int, Names] = {}
         self._containers: dict[int, Holder] = {}
         self._seen: dict[int, Domain] = {}
@@ -127,7 +136,12 @@ class Trail:
     # --- What holds something ---
 
     def hold(self, holder: Holder) -> None:
-        """All that it holds counts."""
+        """All that it holds counts, but places."""
+        if (apart := self._keys_apart.get(id(holder.of))) is not None:
+            self.found.add(id(holder.of))
+            holder.apart = apart
+            if type(holder.of) is types.CellType:  # nothing else
+                return
         self.holders.append(holder)
         self._containers.setdefault(id(holder.of), holder)
 
@@ -149,6 +163,9 @@ class Trail:
         if names is None:
             names = self._names[id(of)] = Names(name, of, scope, domain)
             names.leads_on = leads_on
+            if (apart := self._keys_apart.get(id(of))) is not None:
+                self.found.add(id(of))
+                names.apart = apart
             self.holders.append(names)
         elif names.scope is self.scopes.nothing and scope is not names.scope:
             names.scope, names.domain, names.size = scope, domain, -1
@@ -185,7 +202,7 @@ class Trail:
         known = names.done.get(key)
         if known is not None and known <= domain:
             return
-        if (id(names.of), key) in self.apart:
+        if key in names.apart or (id(names.of), key) in self.apart:
             return
         names.done[key] = domain
         if names.leads_on or is_own_function(value):
@@ -197,7 +214,7 @@ class Trail:
         """Which keys count is known now, and who holds what."""
         for names in self._names.values():
             names.take_keys()
-            names.apart |= {key for of, key in self.apart if of == id(names.of)}
+            names.left_out |= {key for of, key in self.apart if of == id(names.of)}
         movable = {id(each.of): each for each in self.holders if each.movable}
         for holder in self.holders:
             for value in holder.values(holder.of):

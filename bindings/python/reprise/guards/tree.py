@@ -95,7 +95,7 @@ def is_tensor(kind: type) -> bool:
 
 
 def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
-    if kind is GivenBack:
+    if kind is GivenBack or kind is Shared:
         return value
     if isinstance(value, enum.Enum):
         hash(value)
@@ -142,10 +142,23 @@ class GivenBack:
         return value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, GivenBack) and self.steps == other.steps
+        return (
+            isinstance(other, GivenBack)
+            and type(other) is type(self)
+            and self.steps == other.steps
+        )
 
     def __hash__(self) -> int:
         return hash(self.steps)
+
+
+class Shared(GivenBack):
+    """What a call sets, that is a part of its result, or what was set before.
+
+    By the way that leads to it from both; see `set_to`.
+    """
+
+    __slots__ = ()
 
 
 class Place:
@@ -215,6 +228,8 @@ def builder(form: Form) -> Builder:
         return lambda tensors, _: next(tensors)
     if type(form) is GivenBack:
         return lambda _, call: form.of((call.args, call.kwargs))
+    if type(form) is Shared:
+        return lambda _, __: form
     kind: Any
     kind, *rest = form
     if len(rest) == 1 and kind in (tuple, list):

@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
-from reprise.guards.attributes import Written, keys_of
 from reprise.guards.classes import short_name_of
 from reprise.guards.code import Code, codes_in, key_of, named_by
 from reprise.guards.follow_code import CodeFollower, is_region
 from reprise.guards.follow_data import PLAIN, DataFollower, is_array
 from reprise.guards.holders import Dictionary, Holder, Sequence
+from reprise.guards.places import Written
 from reprise.guards.tokens import MISSING, is_value
 from reprise.guards.trail import Domain, Led, Trail, is_own_function
 
@@ -57,13 +57,12 @@ class Walk:
     ) -> None:
         """`given`: objects among the arguments. `kinds`: classes of others.
 
-        `written`: attributes that calls set, which are not led to.
+        `written`: places that calls set, which are not led to.
 
         Raises Refused, and Foreign: nobody can look into something that is given.
         """
         ran, given = ran or Ran(), list(given)
-        self.written = written
-        self._trail = Trail(keys_of(written) | ran.left_out, given)
+        self._trail = Trail(set(ran.left_out), given, written)
         self._code = CodeFollower(self._trail)
         # Classes of what is given are the business of who reads it.
         with_classes = fn is not None or not given
@@ -86,6 +85,8 @@ class Walk:
                 self._trail.add(function.__name__, function, Domain.PROGRAM)
         self._trail.run(self._visit)
         self._trail.end()
+        found = self._trail.found
+        self.written = tuple([each for each in written if id(each.of) in found])
 
     # --- What it has found ---
 
@@ -113,6 +114,16 @@ class Walk:
     def tensors(self) -> list[weakref.ref[torch.Tensor]]:
         """All of them, in order."""
         return self._data.tensors
+
+    @property
+    def namespaces(self) -> dict[int, dict[str, Any]]:
+        """Globals of the program's functions, and their attributes, by id."""
+        return self._code.namespaces
+
+    @property
+    def shown(self) -> set[int]:
+        """Ids of what views show, a class's attributes among them."""
+        return self._trail.shown
 
     @property
     def modules(self) -> list[weakref.ref[torch.nn.Module]]:

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 from reprise import _native
 from reprise.guards import classes
-from reprise.guards.holders import Bases, Dictionary, Holder, Instance
+from reprise.guards.holders import Dictionary, Holder
 from reprise.guards.names import Names
+from reprise.guards.object_holders import Bases, Instance
 
 _WORD = ctypes.sizeof(ctypes.c_size_t)
 _DICT_VERSION = 3 * _WORD  # before Python 3.12, behind the number of its entries
@@ -172,7 +173,12 @@ class Plan:
 
     def _take(self, holder: Holder) -> None:
         of = holder.watched()
-        if of is None or _LAYOUT is None or _is_noisy(holder):
+        if (
+            of is None
+            or _LAYOUT is None
+            or _is_noisy(holder)
+            or holder.has_places_among_all()
+        ):
             self.compared.append(holder)
             return
         words: list[int] = []

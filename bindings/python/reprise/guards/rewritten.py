@@ -1,0 +1,224 @@
+"""Which places a call has set, and why others cannot be places."""
+
+from __future__ import annotations
+
+import collections
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from reprise.guards import classes
+from reprise.guards.holders import APART, Cell, Child, Dictionary, Holder, Sequence
+from reprise.guards.names import Names
+from reprise.guards.object_holders import Instance, Slots
+from reprise.guards.places import Place, is_simple_key, may_be_held, place_of
+from reprise.guards.tokens import MISSING, TensorRef, Token, is_simple, same
+
+_DICTS = classes.ids_of(dict, collections.OrderedDict, collections.defaultdict)
+# Of classes that set attributes, and read them, in the ordinary way.
+_SETTERS = classes.ids_of(
+    *(
+        vars(kind)["__setattr__"]
+        for kind in (object, torch.nn.Module, types.ModuleType, types.SimpleNamespace)
+    )
+)
+_GETTERS = classes.ids_of(
+    *(
+        vars(kind)["__getattribute__"]
+        for kind in (object, types.ModuleType, types.SimpleNamespace)
+    )
+)
+
+_NUMBER = (
+    "keep a number that calls change in a tensor, or count outside of the callable"
+)
+_LENGTH = "set items of a list or dictionary whose length stays, or return what it adds"
+_CONTAINER = "set items of one that stays, or let it be a tuple of tensors"
+_OWN_WAY = "only attributes and items that are set in the ordinary way are followed"
+_REMEDY_OF_KIND: tuple[tuple[tuple[type, ...], str], ...] = (
+    ((bool, int, float, complex), _NUMBER),
+    ((list, dict, set, collections.deque), _CONTAINER),
+)
+
+
+class Change(NamedTuple):
+    """Something that is another one than it was."""
+
+    place: Place | None  # where that is set; None: nobody can set it for the program
+    token: Token  # of what it was; MISSING: nothing
+    value: Any  # that it is; MISSING: nothing
+
+    def is_adopted(self) -> bool:
+        """Return whether replays can set it."""
+        return (
+            self.place is not None
+            and _may_have_been_held(self.token)
+            and may_be_held(self.value)
+        )
+
+
+def _may_have_been_held(token: Token) -> bool:
+    if type(token) is Child:
+        token = token.holder.of
+    return (
+        token is None
+        or token is MISSING
+        or type(token) is TensorRef
+        or (type(token) is tuple and may_be_held(token))
+    )
+
+
+class Owners:
+    """Dictionaries whose keys are attributes or globals, and how these are set."""
+
+    def __init__(
+        self,
+        holders: Iterable[Holder],
+        modules: Iterable[weakref.ref[torch.nn.Module]],
+        namespaces: Mapping[int, Any],
+        shown: Iterable[int],
+    ) -> None:
+        """See the properties of `Walk` of these names."""
+        # By id of a dictionary. None: it cannot be set so.
+        self._kinds: dict[int, type | None] = {}
+        for number, of in namespaces.items():
+            self._kinds[number] = types.FunctionType if type(of) is dict else None
+        for ref in modules:
+            if (module := ref()) is not None:
+                buffers = module.__dict__.get("_buffers")
+                self._kinds[id(buffers)] = dict if type(buffers) is dict else None
+        for each in holders:
+            if isinstance(each, Instance):
+                self._take(each.object(), each.attributes)
+            elif isinstance(each, Names):
+                self._kinds.setdefault(id(each.of), None)
+        self._kinds.update(dict.fromkeys(shown))
+
+    def _take(self, value: Any, attributes: Any) -> None:
+        kind = type(value)
+        is_ordinary = (
+            id(classes.found_in(kind, "__setattr__")) in _SETTERS
+            and id(classes.found_in(kind, "__getattribute__")) in _GETTERS
+        )
+        if type(attributes) is not dict or not is_ordinary:
+            self._kinds[id(attributes)] = None
+        elif self._kinds.get(id(attributes), kind) is not None:
+            self._kinds[id(attributes)] = kind
+
+    def lets_set(self, of: Any, key: Any) -> bool:
+        """Return whether a key of that dictionary is set as of any."""
+        if id(of) not in self._kinds:
+            return id(type(of)) in _DICTS and all(map(_is_hashed_plainly, [*of]))
+        kind = self._kinds[id(of)]
+        if kind is None or type(key) is not str:
+            return False
+        descriptor = type(classes.found_in(kind, key))
+        return all(
+            classes.found_in(descriptor, each) is None
+            for each in ("__set__", "__delete__")
+        )
+
+
+def _is_hashed_plainly(key: Any) -> bool:
+    return is_simple_key(key) or is_simple(type(key))
+
+
+def changes_of(holders: Iterable[Holder], owners: Owners) -> Iterator[Change]:
+    """Yield what is another one now, of all holders."""
+    for holder in holders:
+        for find in _FINDERS:
+            if isinstance(holder, find[0]):
+                yield from find[1](holder, owners)
+                break
+
+
+def _of_names(holder: Names, owners: Owners) -> Iterator[Change]:
+    there = set()
+    for key, value in holder.items():
+        there.add(key)
+        token = holder.present.get(key, MISSING)
+        if not _is(token, value):
+            yield Change(_place(holder, key, owners), token, value)
+    for key, token in holder.present.items():
+        if key not in there:
+            yield Change(None, token, MISSING)
+
+
+def _of_dictionary(holder: Dictionary, owners: Owners) -> Iterator[Change]:
+    of, keys = holder.of, holder.keys
+    values = holder.values(of)
+    if len(values) < len(holder.tokens):
+        yield Change(None, APART, MISSING)
+        return
+    for index, (key, token) in enumerate(zip(keys, holder.tokens, strict=False)):
+        if not _is(token, values[index]):
+            yield Change(_place(holder, key, owners), token, values[index])
+    for key in holder.come():
+        yield Change(_place(holder, key, owners), MISSING, dict.get(of, key, MISSING))
+
+
+def _of_sequence(holder: Sequence, _: Owners) -> Iterator[Change]:
+    of = holder.of
+    values = holder.values(of)
+    if len(values) != len(holder.tokens):
+        yield Change(None, APART, MISSING)
+        return
+    for index, (token, value) in enumerate(zip(holder.tokens, values, strict=True)):
+        if not _is(token, value):
+            is_list = type(of) is list
+            name = f"{holder.name}[{index}]"
+            yield Change(place_of(name, of, index) if is_list else None, token, value)
+
+
+def _of_cell(holder: Cell, _: Owners) -> Iterator[Change]:
+    value = holder.values(holder.of)[0]
+    if not _is(holder.tokens[0], value):
+        yield Change(place_of(holder.name, holder.of, None), holder.tokens[0], value)
+
+
+def _of_slots(holder: Slots, _: Owners) -> Iterator[Change]:
+    values = holder.values(holder.of)
+    for token, value in zip(holder.tokens, values, strict=False):
+        if not _is(token, value):
+            yield Change(None, token, value)
+
+
+_FINDERS: tuple[tuple[type[Holder], Callable[..., Iterator[Change]]], ...] = (
+    (Names, _of_names),
+    (Dictionary, _of_dictionary),
+    (Sequence, _of_sequence),
+    (Cell, _of_cell),
+    (Slots, _of_slots),
+)
+
+
+def _is(token: Token, value: Any) -> bool:
+    return same(token.holder.of if type(token) is Child else token, value)
+
+
+def _place(holder: Names | Dictionary, key: Any, owners: Owners) -> Place | None:
+    if not is_simple_key(key) or not owners.lets_set(holder.of, key):
+        return None
+    name = holder.label_of(key) if isinstance(holder, Names) else ""
+    return place_of(name or f"{holder.name}[{key!r}]", holder.of, key)
+
+
+def remedy_for(changes: Iterable[Change]) -> str:
+    """Return what helps where one of these cannot be set. Empty: nothing is known."""
+    for change in changes:
+        value = change.value
+        if change.is_adopted():
+            continue
+        if issubclass(type(value), torch.Tensor) and value.requires_grad:
+            return "detach a tensor before it is kept"
+        for kinds, remedy in _REMEDY_OF_KIND:
+            if type(value) in kinds:
+                return remedy
+        if change.token is APART or value is MISSING:
+            return _LENGTH
+        if may_be_held(value) and change.place is None:
+            return _OWN_WAY
+    return ""
