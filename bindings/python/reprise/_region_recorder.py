@@ -161,10 +161,10 @@ class Recorder:
         if changed is None and state.written is not call.before.written:
             changed = "a list or dictionary of which it sets items"
         if changed is not None:
-            if (remedy := reads.learn_written(state)) is None:
+            if (found := reads.learn_written(state)) is None:
                 self._learning.note_set(changed)
             else:
-                self._learning.note_changed(changed, remedy)
+                self._learning.note_changed(found.name or changed, found.remedy)
             return True
         if given is None or (changed := given.changed()) is None:
             return False

@@ -11,7 +11,7 @@ from reprise.guards.compared import Compared
 from reprise.guards.holders import NOWHERE, Beside, Dictionary, Moved, made_tokens
 from reprise.guards.names import Names
 from reprise.guards.places import Place
-from reprise.guards.rewritten import Owners, changes_of, remedy_for
+from reprise.guards.rewritten import Obstacle, Owners, changes_of, obstacle_among
 from reprise.guards.walk import Walk
 from reprise.guards.watch import Plan, Watch
 
@@ -157,20 +157,16 @@ class State:
                 found |= holder.leave_out(self._named)
         return found
 
-    def rewritten(self) -> tuple[Place, ...] | str:
-        """Places that hold something else now, if nothing else does.
-
-        Otherwise, a text: what helps, empty if nothing is known.
-        """
+    def rewritten(self) -> tuple[Place, ...] | Obstacle:
+        """Places that hold something else now, if nothing else does. Else, what does."""
         try:
-            changes = list(
-                changes_of(self._holders, Owners(self._holders, *self._owners))
-            )
+            owners = Owners(self._holders, *self._owners)
+            changes = list(changes_of(self._holders, owners))
             places = [each.place for each in changes if each.is_adopted()]
             found = {each.at: each for each in places if each is not None}
             if found and self.difference(found) is None:
                 many = len(self.written) + len(found) > _MOST_WRITTEN
-                return "it sets too many" if many else tuple(found.values())
-            return remedy_for(changes)
+                return Obstacle("", "set fewer") if many else tuple(found.values())
+            return obstacle_among(changes)
         except Exception:  # the program's own, as it is looked at
-            return ""
+            return Obstacle("", "")

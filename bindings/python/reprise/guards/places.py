@@ -138,8 +138,10 @@ def held_by(written: Written) -> Held:
 def _kind_of(value: Any, tensors: list[torch.Tensor], deep: int = 0) -> Any:
     """Return the kind of what a place holds. `_OTHER`: it is none that a place may."""
     if type(value) is tuple and deep < _MOST_DEEP:
+        count = len(tensors)
         kinds = [_kind_of(each, tensors, deep + 1) for each in value]
-        return _OTHER if _OTHER in kinds else tuple(kinds)
+        # By its tensors a tuple is told from others that the callable leads to.
+        return _OTHER if _OTHER in kinds or len(tensors) == count else tuple(kinds)
     if is_plain(value):
         tensors.append(value)
         return torch.Tensor

@@ -12,6 +12,7 @@ from reprise._frames import is_programs
 from reprise.guards.code import Code, functions_with
 from reprise.guards.guard import State
 from reprise.guards.places import Place, Written
+from reprise.guards.rewritten import Obstacle
 from reprise.guards.trail import Refused
 from reprise.guards.tree import Foreign
 from reprise.guards.walk import Ran, Walk
@@ -158,10 +159,10 @@ class Reading:
             ]
             self.at = None
 
-    def learn_written(self, state: State) -> str | None:
-        """A call has set places that may be set, and nothing else. Else, what helps."""
+    def learn_written(self, state: State) -> Obstacle | None:
+        """A call has set places that may be set, and nothing else. Else, what else."""
         found = state.rewritten()
-        if isinstance(found, str):
+        if isinstance(found, Obstacle):
             return found
         with self._lock:
             # Another thread may have learned others.

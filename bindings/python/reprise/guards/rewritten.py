@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 import torch
 
 from reprise.guards import classes
-from reprise.guards.holders import APART, Cell, Child, Dictionary, Holder, Sequence
+from reprise.guards.holders import (
+    APART,
+    Cell,
+    Child,
+    Dictionary,
+    Holder,
+    Sequence,
+    name_of_key,
+)
 from reprise.guards.names import Names
 from reprise.guards.object_holders import Instance, Slots
 from reprise.guards.places import Place, is_simple_key, may_be_held, place_of
@@ -38,8 +46,9 @@ _NUMBER = (
 _LENGTH = "set items of a list or dictionary whose length stays, or return what it adds"
 _CONTAINER = "set items of one that stays, or let it be a tuple of tensors"
 _OWN_WAY = "only attributes and items that are set in the ordinary way are followed"
+_HELD = "let it hold plain tensors, tuples of these, or None"
 _REMEDY_OF_KIND: tuple[tuple[tuple[type, ...], str], ...] = (
-    ((bool, int, float, complex), _NUMBER),
+    ((bool, int, float, complex, torch.Size), _NUMBER),
     ((list, dict, set, collections.deque), _CONTAINER),
 )
 
@@ -47,6 +56,7 @@ _REMEDY_OF_KIND: tuple[tuple[tuple[type, ...], str], ...] = (
 class Change(NamedTuple):
     """Something that is another one than it was."""
 
+    name: str  # what the program calls it
     place: Place | None  # where that is set; None: nobody can set it for the program
     token: Token  # of what it was; MISSING: nothing
     value: Any  # that it is; MISSING: nothing
@@ -141,49 +151,50 @@ def _of_names(holder: Names, owners: Owners) -> Iterator[Change]:
         there.add(key)
         token = holder.present.get(key, MISSING)
         if not _is(token, value):
-            yield Change(_place(holder, key, owners), token, value)
+            yield _at_key(holder, key, owners, token, value)
     for key, token in holder.present.items():
         if key not in there:
-            yield Change(None, token, MISSING)
+            yield Change(holder.label_of(key), None, token, MISSING)
 
 
 def _of_dictionary(holder: Dictionary, owners: Owners) -> Iterator[Change]:
     of, keys = holder.of, holder.keys
     values = holder.values(of)
     if len(values) < len(holder.tokens):
-        yield Change(None, APART, MISSING)
+        yield Change(holder.name, None, APART, MISSING)
         return
     for index, (key, token) in enumerate(zip(keys, holder.tokens, strict=False)):
         if not _is(token, values[index]):
-            yield Change(_place(holder, key, owners), token, values[index])
+            yield _at_key(holder, key, owners, token, values[index])
     for key in holder.come():
-        yield Change(_place(holder, key, owners), MISSING, dict.get(of, key, MISSING))
+        yield _at_key(holder, key, owners, MISSING, dict.get(of, key, MISSING))
 
 
 def _of_sequence(holder: Sequence, _: Owners) -> Iterator[Change]:
     of = holder.of
     values = holder.values(of)
     if len(values) != len(holder.tokens):
-        yield Change(None, APART, MISSING)
+        yield Change(holder.name, None, APART, MISSING)
         return
     for index, (token, value) in enumerate(zip(holder.tokens, values, strict=True)):
         if not _is(token, value):
-            is_list = type(of) is list
             name = f"{holder.name}[{index}]"
-            yield Change(place_of(name, of, index) if is_list else None, token, value)
+            place = place_of(name, of, index) if type(of) is list else None
+            yield Change(name, place, token, value)
 
 
 def _of_cell(holder: Cell, _: Owners) -> Iterator[Change]:
     value = holder.values(holder.of)[0]
     if not _is(holder.tokens[0], value):
-        yield Change(place_of(holder.name, holder.of, None), holder.tokens[0], value)
+        place = place_of(holder.name, holder.of, None)
+        yield Change(holder.label(0), place, holder.tokens[0], value)
 
 
 def _of_slots(holder: Slots, _: Owners) -> Iterator[Change]:
     values = holder.values(holder.of)
-    for token, value in zip(holder.tokens, values, strict=False):
+    for index, (token, value) in enumerate(zip(holder.tokens, values, strict=False)):
         if not _is(token, value):
-            yield Change(None, token, value)
+            yield Change(holder.label(index), None, token, value)
 
 
 _FINDERS: tuple[tuple[type[Holder], Callable[..., Iterator[Change]]], ...] = (
@@ -199,26 +210,42 @@ def _is(token: Token, value: Any) -> bool:
     return same(token.holder.of if type(token) is Child else token, value)
 
 
-def _place(holder: Names | Dictionary, key: Any, owners: Owners) -> Place | None:
-    if not is_simple_key(key) or not owners.lets_set(holder.of, key):
-        return None
-    name = holder.label_of(key) if isinstance(holder, Names) else ""
-    return place_of(name or f"{holder.name}[{key!r}]", holder.of, key)
+def _at_key(
+    holder: Names | Dictionary, key: Any, owners: Owners, token: Token, value: Any
+) -> Change:
+    if isinstance(holder, Names):
+        name = holder.label_of(key)
+    else:
+        name = f"{holder.name}.{name_of_key(key)}"
+    can_be_set = is_simple_key(key) and owners.lets_set(holder.of, key)
+    place = place_of(name, holder.of, key) if can_be_set else None
+    return Change(name, place, token, value)
 
 
-def remedy_for(changes: Iterable[Change]) -> str:
-    """Return what helps where one of these cannot be set. Empty: nothing is known."""
+class Obstacle(NamedTuple):
+    """What a call has changed that no replay can set."""
+
+    name: str  # what the program calls it; empty: nothing is known
+    remedy: str  # empty: none is known
+
+
+def obstacle_among(changes: Iterable[Change]) -> Obstacle:
+    """Return the first of these."""
     for change in changes:
-        value = change.value
-        if change.is_adopted():
-            continue
-        if issubclass(type(value), torch.Tensor) and value.requires_grad:
-            return "detach a tensor before it is kept"
-        for kinds, remedy in _REMEDY_OF_KIND:
-            if type(value) in kinds:
-                return remedy
-        if change.token is APART or value is MISSING:
-            return _LENGTH
-        if may_be_held(value) and change.place is None:
-            return _OWN_WAY
-    return ""
+        if not change.is_adopted():
+            return Obstacle(change.name, _remedy_for(change))
+    return Obstacle("", "")
+
+
+def _remedy_for(change: Change) -> str:
+    value = change.value
+    if issubclass(type(value), torch.Tensor) and value.requires_grad:
+        return "detach a tensor before it is kept"
+    for kinds, remedy in _REMEDY_OF_KIND:
+        if type(value) in kinds:
+            return remedy
+    if change.token is APART or value is MISSING:
+        return _LENGTH
+    if may_be_held(value):
+        return _OWN_WAY if change.place is None else ""
+    return _HELD
