@@ -371,17 +371,59 @@ def cached(device: str) -> Program:
     return (lambda x: x * lazy.table), lambda: vars(lazy)
 
 
+def anew(device: str) -> Program:
+    """Lists and dictionaries that each call makes anew."""
+    hidden: Any = None
+    weights = {"w": ones(device), "b": torch.zeros(8).to(device)}
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        nonlocal hidden, weights
+        if hidden is None:
+            hidden = [torch.zeros_like(x) for _ in range(2)]
+        hidden = [torch.tanh(each + x) for each in hidden]
+        weights = {name: each - 0.1 * hidden[0] for name, each in weights.items()}
+        return weights["w"] * x + weights["b"]
+
+    return step, lambda: [hidden, weights]
+
+
+def made_and_set(device: str) -> Program:
+    """A list that the first call makes, and a dictionary: later ones set items."""
+    made = types.SimpleNamespace(hidden=None, cache=None)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        if made.hidden is None:
+            made.hidden = [torch.zeros_like(x), torch.zeros_like(x)]
+            made.cache = {"k": torch.zeros_like(x), "both": None}
+        made.hidden[0] = made.hidden[0] * 0.5 + x
+        made.cache["k"] = made.hidden[0] + made.hidden[1]
+        made.cache["both"] = made.cache["k"] * 2, x
+        return made.cache["k"].sin()
+
+    return step, lambda: vars(made)
+
+
+def window(device: str) -> Program:
+    made: Any = types.SimpleNamespace(seen=[ones(device)] * 1)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        made.seen = [*made.seen[-2:], x * 2]
+        return torch.stack(made.seen).sum(0)
+
+    return step, lambda: vars(made)
+
+
 REPLAYED = [
     *(variables, truncated, globals_of, items, elements, ordered, average, an_object),
     *(a_namespace, of_a_function, tuples, a_module, an_optimizer, equal_constants),
-    *(twice, to_none, cached),
+    *(twice, to_none, cached, anew, made_and_set, window),
 ]
 
 
 @pytest.mark.parametrize("make", REPLAYED)
 def test_replays_set_them(device: str, make: Any) -> None:
     pair = Pair(device, make)
-    least = CALLS - WITHOUT_REPLAYS - 2 * (make in (to_none, equal_constants))
+    least = CALLS - WITHOUT_REPLAYS - 2 * (make in (to_none, equal_constants, window))
     assert pair.calls(2 * CALLS) >= least + CALLS, pair.reasons()
 
 
@@ -509,6 +551,56 @@ def test_a_list_that_takes_its_place(device: str) -> None:
         assert pair.calls() > 0, pair.reasons()
         pair.fast._reprise_fn.anew()
         pair.twin.anew()
+
+
+def test_lists_that_are_one(device: str) -> None:
+    """Python asks by `is`, of lists that hold the same tensors."""
+
+    def make(device: str) -> Program:
+        hidden = template = [ones(device), ones(device)]
+
+        def step(x: torch.Tensor, mode: int) -> torch.Tensor:
+            nonlocal hidden
+            if mode == 0:
+                hidden[0] = hidden[0] * 0.5 + x
+                hidden[1] = hidden[1] + x
+            if mode == 1:
+                hidden = [each + x for each in hidden]
+            if mode == 2:
+                return x * 2 if hidden is template else x * 3
+            return hidden[0].sin()
+
+        def put(call: int) -> None:
+            nonlocal hidden
+            if call % 3 == 0:
+                hidden = template
+            if call % 3 == 1:
+                hidden = list(template)
+
+        step.put = put
+        return step, lambda: [hidden, template, hidden is template]
+
+    pair = Pair(device, make)
+    for call in range(20 * CALLS):
+        pair.fast._reprise_fn.put(call)
+        pair.twin.put(call)
+        pair.call([0, 0, 1, 2, 2][call // CALLS % 5])
+    assert pair.replayed() > 10 * CALLS, pair.reasons()
+
+
+def test_a_list_that_is_given_up(device: str) -> None:
+    """At the end of an epoch: another one, none, or one more item."""
+    pair = Pair(device, made_and_set)
+    for call in range(12 * CALLS):
+        for made in (pair.state(), pair.twins_state()):
+            if call % 10 == 9:
+                made["hidden"] = None
+            elif call % 20 == 15:
+                made["hidden"] = [ones(device), ones(device)]
+            elif call % 20 == 17:
+                made["hidden"].append(ones(device))
+        pair.call()
+    assert pair.replayed() > 8 * CALLS, pair.reasons()
 
 
 def test_another_region_sees_them(device: str) -> None:
@@ -835,6 +927,83 @@ def view_of_the_old(device: str) -> Program:
     return step, lambda: [cache, taken]
 
 
+def returned(device: str) -> Program:
+    hidden = [ones(device)]
+
+    def step(x: torch.Tensor) -> Any:
+        nonlocal hidden
+        hidden = [hidden[0] * 0.5 + x]
+        return {"hidden": hidden}
+
+    return step, lambda: hidden
+
+
+def kept_by_others(device: str) -> Program:
+    """By what no walk finds: its name is made while the program runs."""
+    hidden, module = [ones(device)], module_of(device)
+    name, module.kept = module.__name__, []
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        nonlocal hidden
+        hidden = [hidden[0] * 0.5 + x]
+        sys.modules[name].kept.append(hidden)
+        return hidden[0] * 2
+
+    return step, lambda: [hidden, module.kept]
+
+
+def changed_and_replaced(device: str) -> Program:
+    made = types.SimpleNamespace(hidden=[ones(device), ones(device)])
+    kept: list[Any] = []
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        made.hidden[0] = x * 2
+        made.hidden = [made.hidden[0] * 0.5 + x, made.hidden[1] * 1]
+        return made.hidden[0] * 2
+
+    def state() -> Any:
+        kept.append(made.hidden)
+        return kept
+
+    return step, state
+
+
+def inside(device: str) -> Program:
+    """Items of a list in a list that takes the place of another one."""
+    made = types.SimpleNamespace(lists=[[ones(device)], [ones(device)]])
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        made.lists[0][0] = made.lists[0][0] * 0.5 + x
+        made.lists = [[each[0] + x] for each in made.lists]
+        return made.lists[0][0]
+
+    return step, lambda: made.lists
+
+
+def holding_itself(device: str) -> Program:
+    hidden: list[Any] = [ones(device), None]
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        nonlocal hidden
+        hidden = [hidden[0] * 0.5 + x, None]
+        hidden[1] = hidden
+        return hidden[0] * 2
+
+    return step, lambda: hidden[0]
+
+
+def a_named_tuple(device: str) -> Program:
+    kind = collections.namedtuple("kind", "h c")
+    state = kind(ones(device), ones(device))
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        nonlocal state
+        state = kind(state.h * 0.5 + x, state.c)
+        return state.h.sin()
+
+    return step, lambda: tuple(state)
+
+
 REFUSED = [
     (with_attribute(Slotted), "ordinary way"),
     (with_attribute(Telling), "ordinary way"),
@@ -851,6 +1020,12 @@ REFUSED = [
     (deleted, ""),
     (with_history, "detach"),
     (view_of_the_old, "clone"),
+    (returned, "copy"),
+    (kept_by_others, "copy"),
+    (changed_and_replaced, "what is in"),
+    (inside, "what is in"),
+    (holding_itself, "plain tensors"),
+    (a_named_tuple, "containers of these"),
 ]
 
 

@@ -22,7 +22,14 @@ from reprise._variants import Variants
 from reprise.guards import tree
 from reprise.guards.arguments import Given
 from reprise.guards.guard import State
-from reprise.guards.places import Behind, Held, Settings, Unlike, tensors_in
+from reprise.guards.places import (
+    Behind,
+    Held,
+    Settings,
+    Unlike,
+    may_be_held,
+    tensors_in,
+)
 from reprise.guards.walk import Walk
 from reprise.nodes.conditions import Unknown, share_memory
 from reprise.nodes.differentiable import Differentiable
@@ -172,6 +179,7 @@ class RecordedCall:
         given_back = tree.Parts(known=parts.objects)
         whole: Any = result
         if call.before.written:
+            _check_kept(call.before)
             try:
                 behind = self._settings.behind()
             except Unlike as unlike:
@@ -208,6 +216,17 @@ class RecordedCall:
         else:
             self._opened.note_arithmetic(arithmetic.nodes, arithmetic.values)
         return self._opened.end(outputs, notes.computed, len(self.outputs))
+
+
+def _check_kept(before: Held) -> None:
+    """Check that nobody else holds lists that the call has put in places. Raises Refusal."""
+    for place, old in zip(before.written, before.values, strict=True):
+        is_new = place.read() is not old and may_be_held(place.read())
+        if is_new and _results.is_kept_elsewhere(place.read):
+            raise Refusal(
+                f"it sets {place.name} to a list or dictionary that something else holds, "
+                "too (let it be a copy)"
+            )
 
 
 def _check_set(call: Call, behind: Behind, own: list[torch.Tensor]) -> None:

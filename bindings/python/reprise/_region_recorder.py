@@ -107,7 +107,9 @@ class Recorder:
         """None: the call is not to be recorded."""
         of, own = call.of, call.state.tensors()
         if share_memory(itertools.product(call.tensors, own)):
-            self._standing.note("an argument is memory that it reads from outside, too")
+            self._standing.note(
+                "an argument, or what it has set, is memory that it reads from outside, too"
+            )
             if call.given is not None:
                 self._objects.forget(call.given)
             return None

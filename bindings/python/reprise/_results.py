@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.utils import _pytree
 
 from reprise.guards import tree
+from reprise.guards.places import are_items
 
 _Step = tuple[bool, Any]
 _PLAIN = (tuple, list, dict, OrderedDict)
@@ -64,6 +65,15 @@ def held_elsewhere(box: list[Any], args: Any, kwargs: Any) -> str | None:
             "copy)"
         )
     return None
+
+
+def is_kept_elsewhere(read: Callable[[], Any]) -> bool:
+    """Return whether something else refers to lists or dictionaries in what a place holds.
+
+    `read`: it gives that; nobody else has it at hand.
+    """
+    made = [each for each, _ in containers_in(read()) if not isinstance(each, tuple)]
+    return are_held_elsewhere(made)
 
 
 def are_held_elsewhere(values: list[Any]) -> bool:
@@ -117,20 +127,30 @@ def with_arguments(result: Any, args: Any, kwargs: Any) -> Any:
     return replaced(result)
 
 
+_RESULT, _BEFORE = (False, 0), (False, 1)  # see `tree.Shared`
+
+
 def with_shared(
-    result: Any, before: tuple[Any, ...], values: Iterable[Any]
+    result: Any, before: tuple[Any, ...], values: tuple[Any, ...]
 ) -> tuple[Any, ...] | None:
     """Return what a call sets, with `tree.Shared` where that is one tuple with others.
 
     They are parts of the result, and what places held before. None: one is shared in
     another way.
     """
-    ways = {id(each): steps for each, steps in containers_in((result, before)) if steps}
+    ways = {id(each): (_RESULT, *steps) for each, steps in containers_in(result)}
+    pairs = zip(before, values, strict=True)
+    for index, (old, new) in enumerate(pairs):
+        root = _BEFORE, (False, index)
+        if are_items(new):  # what is in it is what the call has set
+            ways[id(old)] = root
+        else:
+            ways.update({id(each): (*root, *way) for each, way in containers_in(old)})
     found = [
         tree.Shared(ways[id(each)]) if id(each) in ways else each for each in values
     ]
-    new = [id(inner) for each in found for inner, _ in containers_in(each)]
-    if len(set(new)) < len(new) or not ways.keys().isdisjoint(new):
+    made = [id(inner) for each in found for inner, _ in containers_in(each)]
+    if len(set(made)) < len(made) or not ways.keys().isdisjoint(made):
         return None
     return tuple(found)
 

@@ -116,11 +116,16 @@ class Held(NamedTuple):
 
 
 NOTHING = Held()
+# Lists and dictionaries that were met, by id: in which order, and in which place.
+Seen = dict[int, tuple[int, int]]
 
 
 def held_by(written: Written) -> Held:
     """Return what they hold."""
-    values, tensors, kinds = [], [], []
+    values: list[Any] = []
+    tensors: list[torch.Tensor] = []
+    kinds: list[Any] = []
+    seen: Seen = {}
     for place in written:
         value = place.read()
         kind = type(value)
@@ -128,26 +133,55 @@ def held_by(written: Written) -> Held:
             if value.requires_grad or value.__dict__:
                 return Held(reason=f"{place.name} that it sets is {described(value)}")
             tensors.append(value)
-        elif value is not None and (kind := _kind_of(value, tensors)) is _OTHER:
-            return Held(reason=f"{place.name} that it sets is {described(value)}")
+        elif value is not None:
+            seen = seen or _containers_of(written)
+            kind = _kind_of(value, tensors, seen, len(values))
+            if kind is _OTHER:
+                return Held(reason=f"{place.name} that it sets is {described(value)}")
         values.append(value)
         kinds.append(kind)
     return Held(written, tuple(values), tensors, tuple(kinds))
 
 
-def _kind_of(value: Any, tensors: list[torch.Tensor], deep: int = 0) -> Any:
-    """Return the kind of what a place holds. `_OTHER`: it is none that a place may."""
-    if type(value) is tuple and deep < _MOST_DEEP:
-        count = len(tensors)
-        kinds = [_kind_of(each, tensors, deep + 1) for each in value]
-        # By its tensors a tuple is told from others that the callable leads to.
-        return _OTHER if _OTHER in kinds or len(tensors) == count else tuple(kinds)
+def _containers_of(written: Written) -> Seen:
+    """Return those that have places: one may be what another place holds."""
+    ids = dict.fromkeys([id(each.of) for each in written])
+    return {of: (order, -1) for order, of in enumerate(ids)}
+
+
+def _kind_of(
+    value: Any, tensors: list[torch.Tensor], seen: Seen, root: int, deep: int = 0
+) -> Any:
+    """Return the kind of what a place holds. `_OTHER`: it is none that a place may.
+
+    `root`: the number of that place.
+    """
     if is_plain(value):
         tensors.append(value)
         return torch.Tensor
     if value is None or (value is MISSING and not deep):
         return value
-    return _OTHER
+    kind = type(value)
+    start: tuple[Any, ...] = ()
+    inner: list[Any] = []
+    if kind is list or kind is dict:
+        if (known := seen.get(id(value))) is not None:
+            return _OTHER if known[1] == root else ("again", known[0])
+        seen[id(value)] = len(seen), root
+        start, inner = (kind,), [*value]
+        if kind is dict:
+            start = kind, tuple([(type(key), key) for key in inner])
+            if not all([type(key) in (str, int) for key in inner]):
+                return _OTHER
+            inner = [*value.values()]
+    elif kind is tuple:
+        inner = [*value]
+    if not inner or deep >= _MOST_DEEP:
+        return _OTHER
+    count = len(tensors)
+    kinds = [_kind_of(each, tensors, seen, root, deep + 1) for each in inner]
+    # By its tensors a container is told from others that the callable leads to.
+    return _OTHER if _OTHER in kinds or len(tensors) == count else (*start, *kinds)
 
 
 def is_plain(value: Any) -> bool:
@@ -157,22 +191,42 @@ def is_plain(value: Any) -> bool:
 
 def may_be_held(value: Any) -> bool:
     """Return whether a place may be set to it, or hold it."""
-    return value is not MISSING and _kind_of(value, []) is not _OTHER
+    return value is not MISSING and _kind_of(value, [], {}, 0) is not _OTHER
 
 
 def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
     """Return those that places hold."""
     tensors: list[torch.Tensor] = []
     for each in values:
-        _kind_of(each, tensors)
+        _kind_of(each, tensors, {}, 0)
     return tensors
+
+
+def _contents_of(value: Any) -> tuple[Any, list[int]]:
+    """Return the kind of a container, and which tensors it holds."""
+    tensors: list[torch.Tensor] = []
+    return _kind_of(value, tensors, {}, 0), list(map(id, tensors))
+
+
+def _is_flat(value: Any) -> bool:
+    """Return whether nothing in it can be set."""
+    if type(value) is tuple:
+        return all(map(_is_flat, value))
+    return type(value) not in (list, dict)
 
 
 # --- Behind a call ---
 
-# Of a recorded call: what each place is set to, Ellipsis where that is what it was; and
-# the places that held nothing before, in the order of their coming.
+# Of a recorded call: what each place is set to, Ellipsis where that is what it was, and
+# `_ITEMS` with the items of a list or dictionary that is the one that it was; and the
+# places that held nothing before, in the order of their coming.
+_ITEMS = "items"
 Behind = tuple[tuple[Any, ...], tuple[int, ...]]
+
+
+def are_items(value: Any) -> bool:
+    """Return whether a call has set items of what the place held."""
+    return type(value) is tuple and type(value[0]) is str
 
 
 class Unlike(Exception):
@@ -190,6 +244,15 @@ class Settings:
             for each in before.written
             if type(each) is Item
         }
+        # By index: what containers that places hold have held.
+        self._contents = {
+            index: (
+                _contents_of(each),
+                each.copy() if type(each) is not tuple else each,
+            )
+            for index, each in enumerate(before.values)
+            if type(each) in (tuple, list, dict)
+        }
 
     def behind(self) -> Behind:
         """Return what the call has set. Raises Unlike."""
@@ -199,7 +262,9 @@ class Settings:
         for index, (place, old) in enumerate(pairs):
             new = place.read()
             if new is old:
-                new = ...
+                new = self._items_set(index, place.name, old)
+            elif self._is_changed(index, old):
+                raise Unlike(_INSIDE.format(place.name))
             elif new is MISSING:
                 raise Unlike(f"it deletes {place.name} (set it to None)")
             elif not may_be_held(new):
@@ -210,6 +275,28 @@ class Settings:
         self._check_order()
         order = [each for some in come.values() for each in self._in_order(some)]
         return tuple(values), tuple(order)
+
+    def _is_changed(self, index: int, old: Any) -> bool:
+        """Return whether a container holds something else than it did."""
+        return index in self._contents and _contents_of(old) != self._contents[index][0]
+
+    def _items_set(self, index: int, name: str, old: Any) -> Any:
+        """Return what the call has set of what a place held, and holds still."""
+        if not self._is_changed(index, old):
+            return ...
+        before: Any = self._contents[index][1]
+        if type(old) is dict:
+            is_same = list(map(_name, old)) == list(map(_name, before))
+            now, were = [*old.values()], [*before.values()]
+        else:
+            is_same = type(old) is list and len(old) == len(before)
+            now, were = [*old], [*before]
+        if not is_same or not all(map(_is_flat, (*now, *were))) or not may_be_held(old):
+            raise Unlike(_INSIDE.format(name))
+        items = [... if new is one else new for new, one in zip(now, were, strict=True)]
+        return _ITEMS, dict(zip(old, items, strict=True)) if type(
+            old
+        ) is dict else items
 
     def _check_order(self) -> None:
         """Check that keys which have stayed are in their order."""
@@ -234,6 +321,10 @@ class Settings:
         return found
 
 
+_INSIDE = (
+    "it changes what is in {} (set items of a list or dictionary whose length stays, or "
+    "put another one there)"
+)
 _ORDER = "it gives a dictionary keys, or an order of them, that no replay would"
 
 
@@ -254,7 +345,7 @@ def described(value: Any) -> str:
     if isinstance(value, torch.Tensor) and value.requires_grad:
         return "a tensor with a history (detach it before it is kept)"
     return (
-        f"a {type(value).__name__}, where only plain tensors, tuples of these, and None "
+        f"a {type(value).__name__}, where only plain tensors, containers of these, and None "
         "are replayed"
     )
 
@@ -265,8 +356,18 @@ def set_to(held: Held, made: tuple[Any, Behind]) -> bool:
     result, (values, come) = made
     for place, old, new in zip(written, before, values, strict=True):
         if new is not ... and new is not old and old is not MISSING:
-            place.put(new.of((result, before)) if type(new) is Shared else new)
+            kind = type(new)
+            if kind is tuple and are_items(new):
+                _set_items(old, new[1])
+            else:
+                place.put(new.of((result, before)) if kind is Shared else new)
     for index in come:
         new = values[index]
         written[index].put(new.of((result, before)) if type(new) is Shared else new)
     return bool(come)
+
+
+def _set_items(old: Any, items: Any) -> None:
+    for key, value in items.items() if type(items) is dict else enumerate(items):
+        if value is not ...:
+            old[key] = value

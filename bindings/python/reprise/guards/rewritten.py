@@ -44,9 +44,9 @@ _NUMBER = (
     "keep a number that calls change in a tensor, or count outside of the callable"
 )
 _LENGTH = "set items of a list or dictionary whose length stays, or return what it adds"
-_CONTAINER = "set items of one that stays, or let it be a tuple of tensors"
+_CONTAINER = "let it hold plain tensors, or None, under texts or integers"
 _OWN_WAY = "only attributes and items that are set in the ordinary way are followed"
-_HELD = "let it hold plain tensors, tuples of these, or None"
+_HELD = "let it hold plain tensors, containers of these, or None"
 _REMEDY_OF_KIND: tuple[tuple[tuple[type, ...], str], ...] = (
     ((bool, int, float, complex, torch.Size), _NUMBER),
     ((list, dict, set, collections.deque), _CONTAINER),
@@ -77,7 +77,7 @@ def _may_have_been_held(token: Token) -> bool:
         token is None
         or token is MISSING
         or type(token) is TensorRef
-        or (type(token) is tuple and may_be_held(token))
+        or (type(token) in (tuple, list, dict) and may_be_held(token))
     )
 
 
