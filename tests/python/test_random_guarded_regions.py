@@ -16,7 +16,14 @@ import pytest
 import reprise
 import torch
 import torch.nn.functional as F
-from reprise.guards import code, follow_code, follow_data, holders, names
+from reprise.guards import (
+    code,
+    follow_code,
+    follow_data,
+    holders,
+    names,
+    object_holders,
+)
 from test_random_regions import OPS, WIDTH, Mixed
 from watching import assert_same_bits, random_regions
 
@@ -78,7 +85,7 @@ def plant_containers(patch: pytest.MonkeyPatch) -> None:
 
 
 def plant_slots(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(holders.Slots, "values", lambda *_: [])
+    patch.setattr(object_holders.Slots, "values", lambda *_: [])
 
 
 def plant_comers(patch: pytest.MonkeyPatch) -> None:

@@ -588,6 +588,54 @@ def test_lists_that_are_one(device: str) -> None:
     assert pair.replayed() > 10 * CALLS, pair.reasons()
 
 
+class Box:
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+
+@pytest.mark.parametrize("by", ["itself", "inside", "object", "value"])
+def test_a_list_that_is_an_argument_too(device: str, by: str) -> None:
+    """Behind what the call sets the argument holds it; a copy does not."""
+
+    def make(device: str) -> Program:
+        hidden = [ones(device)]
+        box = Box(hidden)
+
+        def step(x: torch.Tensor, given: Any, anew: bool) -> torch.Tensor:
+            nonlocal hidden
+            if anew:
+                hidden = [each * 2 for each in hidden]
+            else:
+                hidden[0] = hidden[0] * 0.5 + x
+            if isinstance(given, dict):
+                given = given["in"][0]
+            old = given.of[0] if isinstance(given, Box) else given[0]
+            return old * 2
+
+        def argument(call: int) -> Any:
+            found = list(hidden) if call < 4 * CALLS or call % 2 else hidden
+            if call < CALLS:
+                found = [ones(device)]
+            box.of = found
+            return {"inside": {"in": (found,)}, "object": box}.get(by, found)
+
+        step.argument = argument
+        return step, lambda: hidden
+
+    pair = Pair(device, make)
+    replayed = 0
+    for call in range(8 * CALLS):
+        x, anew = batch(device), by == "value" and call < 6
+        mine = pair.fast(x, pair.fast._reprise_fn.argument(call), anew)
+        other = eagerly(device, pair.twin, x, pair.twin.argument(call), anew)
+        assert_same(mine, other)
+        assert_same(pair.state(), pair.twins_state())
+        if call == 4 * CALLS:
+            replayed = pair.replayed()
+    assert replayed > CALLS, pair.reasons()
+    assert "among the arguments" in pair.reasons()
+
+
 def test_a_list_that_is_given_up(device: str) -> None:
     """At the end of an epoch: another one, none, or one more item."""
     pair = Pair(device, made_and_set)

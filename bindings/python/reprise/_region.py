@@ -226,7 +226,7 @@ class Region:
             if structures.variables:
                 key = *key, tuple([each.read() for each in structures.variables])
             if written := state.written:
-                before = held_by(written)
+                before = held_by(written, parts, given)
                 if before.reason:
                     return self._run(parts, before.reason)
                 tensors = [*tensors, *before.tensors]

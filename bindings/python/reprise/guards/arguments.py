@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from typing import Any
 
 import torch
@@ -150,6 +150,10 @@ class Given:
         """What they hold."""
         assert self._at is not None
         return self._at[0]
+
+    def holds_any(self, ids: Container[int]) -> bool:
+        """Return whether they hold a container with one of these ids, by `now`."""
+        return self.state().holds_any(ids)
 
     def changed(self) -> str | None:
         """What the callable has made another one since they were looked at."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import torch
@@ -60,6 +60,10 @@ class State:
             return True
         own = set(map(id, self.tensors()))
         return not own.isdisjoint(map(id, tensors))
+
+    def holds_any(self, ids: Container[int]) -> bool:
+        """One of these objects is part of it."""
+        return any(id(each.of) in ids for each in self._holders)
 
     # --- Whether it still is so ---
 

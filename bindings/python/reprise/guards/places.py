@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from reprise.guards.tokens import MISSING
-from reprise.guards.tree import Shared
+from reprise.guards.tree import LEAVES, Parts, Shared, holds_any
 
 _MOST_DEEP = 8  # tuples in tuples
 _OTHER = object()  # no kind that a place may hold
@@ -100,6 +100,10 @@ def place_of(name: str, of: Any, key: Any) -> Place:
 Written = tuple[Place, ...]
 
 
+class _HoldsAny(Protocol):
+    def holds_any(self, ids: Container[int]) -> bool: ...
+
+
 class Held(NamedTuple):
     """What places hold before a call."""
 
@@ -116,12 +120,16 @@ class Held(NamedTuple):
 
 
 NOTHING = Held()
+_IS_AN_ARGUMENT = (
+    "among the arguments is a list, dictionary or object of which it sets items (give it "
+    "once: as an argument, or from outside)"
+)
 # Lists and dictionaries that were met, by id: in which order, and in which place.
 Seen = dict[int, tuple[int, int]]
 
 
-def held_by(written: Written) -> Held:
-    """Return what they hold."""
+def held_by(written: Written, parts: Parts, given: _HoldsAny | None) -> Held:
+    """Return what they hold. `parts`: of the arguments. `given`: objects among these."""
     values: list[Any] = []
     tensors: list[torch.Tensor] = []
     kinds: list[Any] = []
@@ -140,6 +148,13 @@ def held_by(written: Written) -> Held:
                 return Held(reason=f"{place.name} that it sets is {described(value)}")
         values.append(value)
         kinds.append(kind)
+    # No key tells whether one of these is an argument, too, that is read behind a change.
+    if parts.kwargs or given or not LEAVES.issuperset(map(type, parts.args)):
+        ids = seen or _containers_of(written)
+        if holds_any((parts.args, parts.kwargs), ids) or (
+            given and given.holds_any(ids)
+        ):
+            return Held(reason=_IS_AN_ARGUMENT)
     return Held(written, tuple(values), tensors, tuple(kinds))
 
 

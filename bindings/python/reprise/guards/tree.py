@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +35,9 @@ _CONSTANTS = frozenset(
     }
 )
 
+
+LEAVES = frozenset({*_TENSORS, *_CONSTANTS, float})  # types that hold nothing
+_MOST_DEEP = 64
 
 # What objects of these packages hold is not in their attributes.
 _CLOSED = frozenset({"torch", "numpy", *sys.stdlib_module_names} - {"__main__"})
@@ -92,6 +95,26 @@ def flatten(value: Any, parts: Parts) -> Form:
 def is_tensor(kind: type) -> bool:
     """Of a type that `flatten` takes for a tensor."""
     return kind in _TENSORS
+
+
+def holds_any(value: Any, ids: Container[int], deep: int = 0) -> bool:
+    """Return whether an argument is, or holds, an object with one of these ids."""
+    kind = type(value)
+    if kind in LEAVES:
+        return False
+    if id(value) in ids or deep > _MOST_DEEP:
+        return True
+    inner: Iterable[Any] = ()
+    if isinstance(value, dict):
+        inner = dict.values(value)
+    elif isinstance(value, (tuple, list)):
+        inner = value
+    elif kind in _pytree.SUPPORTED_NODES:
+        inner = _pytree.SUPPORTED_NODES[kind].flatten_fn(value)[0]
+    elif dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind)]
+        inner = [getattr(value, name) for name in names if hasattr(value, name)]
+    return any([holds_any(each, ids, deep + 1) for each in inner])
 
 
 def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
