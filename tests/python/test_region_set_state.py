@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import copy
 import dataclasses
@@ -664,6 +665,34 @@ def test_another_region_sees_them(device: str) -> None:
         assert_same([mine.u, mine.v], [twins.u, twins.v])
     assert fast.explain().replayed > CALLS, str(fast.explain())
     assert also.explain().replayed > CALLS, str(also.explain())
+
+
+def test_a_global_that_hides_a_builtin(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program takes it away, and then the other one."""
+    name = "reprise_test_hidden"
+    source = f"""
+def step(x, keeps):
+    global {name}
+    y = x + {name}
+    if keeps:
+        {name} = y * 2
+    return y
+"""
+    modules = [module_of(device, source) for _ in range(2)]
+    for module in modules:
+        setattr(module, name, ones(device))
+    fast: Any = reprise.region(modules[0].step)
+    for call in range(8 * CALLS):
+        if call and call % CALLS == 0:
+            other = torch.full((8,), float(call)).to(device)
+            monkeypatch.setattr(builtins, name, other, raising=False)
+            for module in modules:
+                vars(module).pop(name, None)
+        x, keeps = batch(device), call < CALLS
+        assert_same(fast(x, keeps), eagerly(device, modules[1].step, x, keeps))
+    assert fast.explain().replayed > CALLS, str(fast.explain())
 
 
 def test_it_is_an_argument_too(device: str) -> None:

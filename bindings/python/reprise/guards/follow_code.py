@@ -217,7 +217,8 @@ class CodeFollower:
                 self._note_function(of[name])
             else:
                 trail.by_program.add(name)
-                self._fix_builtin(name)
+            if name not in of or name in names.apart:  # which may hold nothing some day
+                self._fix_builtin(name, may_come=name in names.apart)
         if _reads_any(code):
             for name in named.globals:
                 self._take_whole(of.get(name))
@@ -243,15 +244,16 @@ class CodeFollower:
             if (module := sys.modules.get(each)) is not None:
                 trail.add(each, module, Domain.PROGRAM)
 
-    def _fix_builtin(self, name: str) -> None:
+    def _fix_builtin(self, name: str, *, may_come: bool = False) -> None:
         trail, of = self._trail, vars(builtins)
-        if name in of:
+        if name in of or may_come:
             names = trail.names_in(
                 *("builtins", of, trail.scopes.nothing, Domain.PACKAGE), leads_on=False
             )
             trail.fix(names, name, Domain.PACKAGE)
-            if classes.is_written_in_python(type(of[name])):  # the program put it there
-                trail.add(name, of[name], Domain.PROGRAM)
+            found = of.get(name)
+            if classes.is_written_in_python(type(found)):  # the program put it there
+                trail.add(name, found, Domain.PROGRAM)
 
     # --- Code that ran ---
 
@@ -271,12 +273,14 @@ class CodeFollower:
             *(where, of, trail.scopes.nothing, Domain.PACKAGE), leads_on=False
         )
         for name in named.globals:
+            is_place = name in names.apart
             if name in of:
                 trail.fix(names, name, Domain.PACKAGE)
-                if is_anothers and not issubclass(type(of[name]), _FOLLOWED_LATER):
+                leads_on = is_anothers and not is_place
+                if leads_on and not issubclass(type(of[name]), _FOLLOWED_LATER):
                     trail.add(f"{where}.{name}", of[name], Domain.PACKAGE)
-            else:
-                self._fix_builtin(name)
+            if name not in of or is_place:
+                self._fix_builtin(name, may_come=is_place)
         for first, *others in named.chains:
             self._follow_chain(of.get(first, MISSING), others)
 

@@ -170,7 +170,9 @@ class State:
             found = {each.at: each for each in places if each is not None}
             if found and self.difference(found) is None:
                 many = len(self.written) + len(found) > _MOST_WRITTEN
-                return Obstacle("", "set fewer") if many else tuple(found.values())
+                return (
+                    Obstacle("", "set fewer items") if many else tuple(found.values())
+                )
             return obstacle_among(changes)
         except Exception:  # the program's own, as it is looked at
             return Obstacle("", "")
