@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_NOVELTY_H_
 #define REPRISE_SCHEDULER_NOVELTY_H_
 
+#include <algorithm>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,8 @@ class Novelty {
     const bool behind_out = std::exchange(last_is_out_, false);
     if (stretch_ == 0 && noted_[place % kBits]) EndCount(place);
     const auto [was_new, never_met] = known_.FindOrPut(hash);
+    ++since_cut_.ops;
+    ++since_cut_.of_trace;
     if (!never_met) {
       last_is_new_ = false;
       Found* found = was_new ? found_.Find(hash) : nullptr;
@@ -51,11 +54,11 @@ class Novelty {
       last_is_out_ = is_new || StaysOut(*found, place, behind_out);
       return last_is_out_;
     }
-    // Behind an op that never came, none has come before: that one tells, if it
-    // is left out itself.
+    // Behind an op that never came, none has come before.
     const bool behind_new = std::exchange(last_is_new_, true);
+    ++since_cut_.never_met;
     if (stretch_ == 0) {
-      if (behind_new) return Go(false);
+      if (behind_new && (open.has_value() || all_was_new_)) return Go(false);
       Place& here = places_.Put(place);
       if (here.parts_come || ++here.new_ones < kTimes) return Go(false);
       here.one_was_out = here.counts = true;
@@ -74,7 +77,6 @@ class Novelty {
     was_new = true;
     found_.Put(hash) = {
         .pass = pass_, .place = stretch_place_, .first = stretch_ == 0};
-    last_is_new_ = false;
     last_is_out_ = true;
     return Go(true);
   }
@@ -83,10 +85,16 @@ class Novelty {
     behind_ = signature;
     behind_cut_ = false;
     count_.in_traces += ops;
+    // Those of a replay were not met.
+    since_cut_.ops += ops - std::min(ops, since_cut_.of_trace);
+    since_cut_.of_trace = 0;
   }
   // A cut has passed, by the hash of its words.
   void CutPassed(uint64_t hash) {
     if (stretch_ > 0 && stretch_behind_cut_) APartCameHere();
+    // In a first pass nearly all is new, behind each of its cuts.
+    const SinceCut before = std::exchange(since_cut_, {});
+    if (before.ops > 0) all_was_new_ = 2 * before.never_met > before.ops;
     behind_ = hash;
     behind_cut_ = true;
     stretch_ = 0;
@@ -101,6 +109,8 @@ class Novelty {
     noted_.reset();
     behind_ = 0;
     behind_cut_ = false;
+    since_cut_ = {};
+    all_was_new_ = false;
     ++pass_;
     stretch_ = 0;
     among_known_ = true;
@@ -126,6 +136,11 @@ class Novelty {
     size_t out = 0;
     size_t in_traces = 0;
   };
+  struct SinceCut {
+    size_t ops = 0;
+    size_t never_met = 0;
+    size_t of_trace = 0;  // that were met since the last trace ended
+  };
   struct Place {
     uint32_t new_ones = 0;
     bool parts_come = false;   // and nothing is left out here
@@ -137,9 +152,12 @@ class Novelty {
     uint32_t much = 0;    // and that more were
   };
   static constexpr uint32_t kTimes = 4;
-  // What comes back so often, one in so many times, is one of a few.
-  static constexpr uint32_t kReturns = 4;
-  static constexpr uint32_t kFew = 12;
+  // What comes back so often, one in some sixteen times, is one of a few:
+  // sooner where only so many were ever new.
+  static constexpr uint32_t kReturns = 16;
+  static constexpr uint32_t kReturnsOfFew = 4;
+  static constexpr uint32_t kFew = 16;
+  static constexpr uint32_t kMostOfFew = 2 * kFew;
   static constexpr uint32_t kMostVotes = 64;
   // So many ops in traces for one that is new are many.
   static constexpr size_t kMany = 4;
@@ -182,13 +200,16 @@ class Novelty {
     if (here == nullptr || here->parts_come) return false;
     if (!as_first && !here->one_was_out) return false;
     if (found.place != place) return true;  // that one tells
-    found.is_in = IsOneOfAFew(found, ++here->times);
+    found.is_in = IsOneOfAFew(found, *here);
     return !found.is_in;
   }
-  static bool IsOneOfAFew(Found& found, uint64_t times) {
+  static bool IsOneOfAFew(Found& found, Place& here) {
+    const uint32_t enough =
+        here.new_ones > kMostOfFew ? kReturns : kReturnsOfFew;
+    const uint64_t times = ++here.times;
     if (found.returns++ == 0) found.since = times;
-    if (found.returns < kReturns) return false;
-    if (times - found.since <= uint64_t{kReturns} * kFew) return true;
+    if (found.returns < enough) return false;
+    if (times - found.since <= uint64_t{enough} * kFew) return true;
     found.returns = 0;
     return false;
   }
@@ -226,10 +247,12 @@ class Novelty {
   std::bitset<kBits> noted_;  // places where one was new, by their low bits
   uint64_t behind_ = 0;
   bool behind_cut_ = false;  // and not a trace
+  SinceCut since_cut_;
+  bool all_was_new_ = false;  // between the last two cuts, or more than half
   uint64_t pass_ = 1;
   uint32_t stretch_ = 0;      // new ops in a row
   bool among_known_ = true;   // the last op was not new, or is not left out
-  bool last_is_new_ = false;  // it never came before, and is in a trace
+  bool last_is_new_ = false;  // it never came before
   bool last_is_out_ = false;  // the last op is in no trace
   uint64_t stretch_place_ = 0;
   uint64_t stretch_first_ = 0;  // its first op

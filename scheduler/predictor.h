@@ -21,27 +21,27 @@ namespace reprise::scheduler {
 class Predictor {
  public:
   void Saw(const TraceEntry& entry) {
-    const Names names = ContextNames();
     for (size_t i = 0; i < kLengths.size() && kLengths[i] <= known_; ++i) {
-      next_.Put(names[i]) = {entry.id, entry.head_hash};
+      next_.Put(names_[i]) = {entry.id, entry.head_hash};
     }
     std::shift_right(last_.begin(), last_.end(), 1);
     last_[0] = entry.id;
     if (known_ < last_.size()) ++known_;
+    NameContexts();
   }
 
   // The stream was interrupted, which counts as what came last.
   void Break() {
     last_[0] = TraceId::kNone;
     known_ = 1;
+    NameContexts();
   }
 
   // The trace that is due, if its head has those words; kNone if none is known.
   TraceId Foresee(uint64_t head_hash) const {
-    const Names names = ContextNames();
     for (size_t i = kLengths.size(); i-- > 0;) {
       if (kLengths[i] > known_) continue;
-      const Next* next = next_.Peek(names[i]);
+      const Next* next = next_.Peek(names_[i]);
       if (next != nullptr && next->head_hash == head_hash) return next->trace;
     }
     return TraceId::kNone;
@@ -56,27 +56,25 @@ class Predictor {
   // Of contexts, in traces.
   static constexpr std::array<size_t, 7> kLengths = {1, 2, 3, 4, 6, 10, 16};
   static constexpr size_t kMostContexts = 1 << 14;
-  using Names = std::array<uint64_t, kLengths.size()>;
   struct Next {
     TraceId trace = TraceId::kNone;
     uint64_t head_hash = 0;
   };
 
-  // Of so many traces that came last.
-  Names ContextNames() const {
-    Names names{};
+  void NameContexts() {
     uint64_t name = 0;
     for (size_t length = 1, i = 0; length <= known_; ++length) {
       name ^= static_cast<uint64_t>(last_[length - 1]);
       name = (name + length) * 0x9E3779B97F4A7C15u;
       name ^= name >> 29;
-      if (length == kLengths[i]) names[i++] = name;
+      if (length == kLengths[i]) names_[i++] = name;
     }
-    return names;
   }
 
   std::array<TraceId, kLengths.back()> last_{};  // the latest first
   size_t known_ = 0;                             // of them
+  // Of contexts of each length that is known.
+  std::array<uint64_t, kLengths.size()> names_{};
   cache::LruMap<uint64_t, Next> next_{kMostContexts};
 };
 

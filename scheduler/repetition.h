@@ -8,13 +8,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "engine/trace/op.h"
 #include "engine/trace/open_trace.h"
 #include "engine/trace/trace.h"
+#include "scheduler/loop_body.h"
 #include "scheduler/op_history.h"
 
 namespace reprise::scheduler {
@@ -120,7 +119,8 @@ class Repetition {
   // None if there is no such op among the last ones.
   std::optional<End> EndOfTheBody() const {
     const size_t last = ops_.size() - code_.period;
-    const std::optional<size_t> op = EndBefore(last);
+    const std::optional<size_t> op =
+        LoopBody::EndBefore(ops_, last, code_.period);
     if (!op) return std::nullopt;
     return End{ops_[*op].op, ops_.SharedStorages(*op, *op + code_.period),
                static_cast<uint32_t>(last - 1 - *op)};
@@ -141,15 +141,19 @@ class Repetition {
   // So many ops of one form are looked at: several of them may be in one pass,
   // on other inputs.
   static constexpr size_t kMostBefore = 4;
-  // So many ops may come behind the one that tells where a body ends.
-  static constexpr size_t kMostAfter = 8;
-  static constexpr size_t kNowhere = ~size_t{0};
+  // A loop has weights if one in so many of its ops is on one.
+  static constexpr size_t kOpsAWeight = 4;
 
   // One more op has matched, of so many that are enough. True if the next one
   // begins the body.
   bool IsOver(Loop& loop, size_t enough) const {
     if (loop.period == 0 || ++loop.matched < enough) return false;
-    if (!loop.left) loop.left = OpsToTheBody(loop);
+    if (!loop.left) {
+      using ToldBy = LoopBody::ToldBy;
+      const ToldBy by = &loop == &words_ ? ToldBy::kWords : ToldBy::kCode;
+      const bool has_weights = kOpsAWeight * loop.weights >= loop.matched;
+      loop.left = LoopBody(&ops_, loop.period, by, has_weights).OpsToBegin();
+    }
     return (*loop.left)-- == 0;
   }
 
@@ -174,16 +178,6 @@ class Repetition {
                : 0;
   }
 
-  // The last op before that one, if it is near, that has the same weight as the
-  // one a period later.
-  std::optional<size_t> EndBefore(size_t op) const {
-    for (size_t n = 1; n <= std::min({kMostAfter + 1, op, code_.period}); ++n) {
-      const auto shared = ops_.SharedStorages(op - n, op - n + code_.period);
-      if (std::ranges::any_of(shared, [](auto one) { return one != nullptr; }))
-        return op - n;
-    }
-    return std::nullopt;
-  }
   std::vector<bool> WeightsOf(size_t op) const {
     const size_t before = op >= code_.period ? op - code_.period : op;
     return ops_.SameOperands(op, before);
@@ -205,49 +199,6 @@ class Repetition {
       ++loop.strange;
     }
     return loop.strange <= kStrange + loop.weights / kWeightsAStrange;
-  }
-
-  // The op stands in its body where the first op of all stood.
-  bool IsFirst(size_t op, size_t period) const {
-    return op % period == 0 && ops_.SameForm(op, 0);
-  }
-
-  // Of an op and the same one a period later: no op between them uses that
-  // weight so.
-  bool IsKnownByWeight(size_t op, size_t later) const {
-    return ops_[later].before_on_weight == op && ops_.SameWeight(op, later);
-  }
-
-  // How many more ops come before the loop's body begins.
-  size_t OpsToTheBody(const Loop& loop) const {
-    const size_t period = loop.period;
-    // The next op is one of `last`'s form.
-    const size_t last = ops_.size() - period;
-    const std::vector<int64_t> cross = ops_.Crossings(last - period, period);
-    // A loop that is told by its code is to be known again by a weight: of the
-    // op that begins its body, or of one of those before, which end it.
-    const auto may_begin = [&](size_t left) {
-      const size_t op = last - period + left;
-      return &loop == &words_ || ops_.SameWeight(op, op + period) ||
-             EndBefore(left == 0 ? last : op).has_value();
-    };
-    const bool has_weights = 4 * loop.weights >= loop.matched;
-    // What is made of nothing rather begins a body than ends it. Of equals the
-    // first op of all is chosen, if it is of the loop, else the same one
-    // whenever the loop is found, so that its traces begin with one op.
-    size_t best = kNowhere;
-    std::tuple<int64_t, bool, bool, bool, uint64_t> fewest;
-    for (size_t left = 0; left < period; ++left) {
-      const size_t op = last - period + left;
-      const uint64_t name = &loop == &words_ ? ops_[op].hash : ops_[op].op;
-      const std::tuple<int64_t, bool, bool, bool, uint64_t> here = {
-          cross[left], ops_[op].operands > 0, !IsFirst(op, period),
-          has_weights && !IsKnownByWeight(op, op + period), name};
-      if ((best != kNowhere && here >= fewest) || !may_begin(left)) continue;
-      fewest = here;
-      best = left;
-    }
-    return best;
   }
 
   OpHistory ops_;

@@ -1,6 +1,7 @@
 // Plays streams that `perf/programs.py --record` has written through the
-// scheduler, with builds in place and simulated kernels, and prints a line of
-// JSON for each: what share of ops each pass was replayed. Needs no GPU.
+// scheduler, with builds at the ends of passes and simulated kernels, and
+// prints a line of JSON for each: what share of its ops was followed, pass by
+// pass. Needs no GPU.
 //
 //   play_streams [--traces] FOLDER/*.jsonl
 //
@@ -94,9 +95,10 @@ json Play(const sim::RecordedStream& stream, bool with_traces) {
   Parts parts(stream);
   const std::unique_ptr<StreamSession> session = parts.MakeSession();
   sim::StreamPlayer player(&stream, parts.frontend, session.get());
-  json shares = json::array();
+  json shares(std::vector<double>(stream.passes, 0.0));
   Stats before;
   Stats half;
+  Stats but_last;
   while (player.position() < stream.ops.size()) {
     const size_t pass = stream.ops[player.position()].pass;
     player.Step();
@@ -104,9 +106,11 @@ json Play(const sim::RecordedStream& stream, bool with_traces) {
     if (!last && stream.ops[player.position()].pass == pass) continue;
     parts.builds.RunAll();
     const Stats now = StatsOf(*session);
-    shares.push_back(std::round(1000 * ShareOf(before, now)) / 1000);
+    shares.at(pass) = std::round(1000 * ShareOf(before, now)) / 1000;
     before = now;
-    if (pass + 1 == stream.passes / 2) half = now;
+    if (pass < stream.passes / 2) half = now;
+    // The last pass keeps alive what it makes, as no other does.
+    if (pass + 2 <= stream.passes) but_last = now;
   }
   (void)session->Interrupt("the stream has ended");
   json rejections = json::object();
@@ -119,7 +123,8 @@ json Play(const sim::RecordedStream& stream, bool with_traces) {
       if (with_traces) traces.push_back(TraceOf(*entry, frontend));
     }
     for (const auto& [rejection, count] : journal.rejections) {
-      rejections[rejection.second] = count;
+      rejections[rejection.second] =
+          rejections.value(rejection.second, uint64_t{0}) + count;
     }
     for (const auto& [cut, count] : journal.cuts) {
       const std::string op = cut.first == engine::kNoOp
@@ -132,7 +137,7 @@ json Play(const sim::RecordedStream& stream, bool with_traces) {
   json played = {
       {"program", stream.program},
       {"ops_a_pass", stream.ops.size() / std::max<size_t>(stream.passes, 1)},
-      {"share_of_second_half", ShareOf(half, stats)},
+      {"share_of_second_half", ShareOf(half, but_last)},
       {"shares", shares},
       {"signatures", stats.signatures},
       {"recorded", stats.recorded},
@@ -140,7 +145,6 @@ json Play(const sim::RecordedStream& stream, bool with_traces) {
       {"validated", stats.validated},
       {"replays", stats.replays},
       {"squashes", stats.squashes},
-      {"plans", stats.plans},
       {"rejections", rejections},
       {"cuts", cuts},
       {"same_bits", player.CompareAll()}};
@@ -149,11 +153,11 @@ json Play(const sim::RecordedStream& stream, bool with_traces) {
 }
 
 int Main(int argc, char** argv) {
-  if (argc < 2) {
-    std::cerr << "usage: play_streams STREAM.jsonl...\n";
+  const bool with_traces = argc > 1 && std::string_view(argv[1]) == "--traces";
+  if (argc < (with_traces ? 3 : 2)) {
+    std::cerr << "usage: play_streams [--traces] STREAM.jsonl...\n";
     return EXIT_FAILURE;
   }
-  const bool with_traces = std::string_view(argv[1]) == "--traces";
   bool same = true;
   for (int i = with_traces ? 2 : 1; i < argc; ++i) {
     std::ifstream file(argv[i]);

@@ -55,6 +55,18 @@ TEST_F(HeadsTest, WeightsChoose) {
   EXPECT_EQ(Choose(13, 3, a_.get()), nullptr);
 }
 
+// One stands for all, on another weight each time; the other one came once, on
+// a weight of its own, and no more when it was promised.
+TEST_F(HeadsTest, OneThatBreaksItsPromisesTellsNoMoreByItsWeight) {
+  for (uint64_t pass = 0; pass < 4; ++pass) Put(a_.get(), 10 + pass, 20 + pass);
+  Put(b_.get(), 14, 1);
+  Put(b_.get(), 15, 1);
+  EXPECT_EQ(Choose(30, 1, a_.get()), b_.get());
+  b_->BrokePromise();
+  b_->BrokePromise();
+  EXPECT_EQ(Choose(30, 1, a_.get()), a_.get());
+}
+
 TEST_F(HeadsTest, AmongEqualOnesTheForecastChoosesElseTheLast) {
   for (uint64_t input = 10; input < 14; ++input) {
     Put(a_.get(), input, 1);

@@ -45,7 +45,8 @@ class PredictorTest : public testing::Test {
 };
 
 TEST_F(PredictorTest, OrdersThatComeAgainAreForeseen) {
-  for (const std::string turn : {"a", "ab", "aabb", "aaab", "abcab", "aabac"}) {
+  for (const std::string turn :
+       {"a", "ab", "aabb", "aaab", "abcab", "aabac", "aaaaaaaab"}) {
     predictor_.Clear();
     std::string order;
     for (int i = 0; i < 12; ++i) order += turn;

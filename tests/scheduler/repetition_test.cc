@@ -82,21 +82,47 @@ TEST_F(RepetitionTest, BodyThatCameTwiceIsFound) {
 }
 
 // Each op of the ring takes one value from the one before: any of them may
-// begin the body, and it is the same one behind whatever came first.
-TEST_F(RepetitionTest, BodyBehindAPreambleBeginsWithOneOp) {
-  std::set<int> begins;
-  for (const uint64_t length : {3, 7, 12}) {
+// begin the body. It is the same one, wherever the loop is found: an op of
+// another form has ended what repeated before.
+TEST_F(RepetitionTest, BodyBeginsWithOneOpWhereverItIsFound) {
+  constexpr uint64_t kLength = 20;
+  std::set<uint64_t> begins;
+  for (uint64_t other = 0; other < kLength; ++other) {
     open_.Clear();
     repetition_.Clear();
-    for (uint64_t i = 0; i < length; ++i) EXPECT_FALSE(Op(5 + i, {900 + i}));
-    const int first = ops_;
-    EXPECT_EQ(Body(20), std::nullopt);
-    std::optional<int> found = Body(20);
-    if (!found.has_value()) found = Body(20);
-    ASSERT_TRUE(found.has_value());
-    begins.insert((*found - first) % 20);
+    EXPECT_FALSE(Op(5, {900}));
+    std::optional<uint64_t> last;
+    for (uint64_t i = 0; i < 6 * kLength && !last.has_value(); ++i) {
+      if (i == kLength + other) (void)Op(6, {901});
+      const uint64_t k = i % kLength;
+      if (Op(10 + k, {1 + k, last_})) last = k;
+    }
+    ASSERT_TRUE(last.has_value()) << other;
+    begins.insert(*last);
   }
   EXPECT_EQ(begins.size(), 1u);
+}
+
+// The state goes from pass to pass, as in a simulation: each trace of the loop
+// begins with the op with which the one before began.
+TEST_F(RepetitionTest, TracesOfASimulationBeginWithOneOp) {
+  constexpr uint64_t kLength = 20;
+  uint64_t first = 3;  // the trace's first op
+  std::vector<uint64_t> begins;
+  for (int trace = 0; trace < 4; ++trace) {
+    open_.Clear();
+    repetition_.Clear();
+    std::optional<uint64_t> last;
+    for (uint64_t i = 0; i < 6 * kLength && !last.has_value(); ++i) {
+      const uint64_t k = (first + i) % kLength;
+      if (Op(10 + k, {last_})) last = k;
+    }
+    ASSERT_TRUE(last.has_value()) << trace;
+    first = (*last + 1) % kLength;
+    begins.push_back(first);
+  }
+  EXPECT_EQ(begins[1], begins[2]);
+  EXPECT_EQ(begins[2], begins[3]);
 }
 
 TEST_F(RepetitionTest, ShortBodyIsFoundInMultiples) {

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <exception>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <ranges>
 #include <set>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
@@ -17,41 +18,59 @@ namespace {
 
 using nlohmann::json;
 
-uint32_t BytesOf(std::string_view dtype) {
+// What is no line of a stream, though it is JSON.
+class Unlike : public std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
+uint32_t BytesOf(const std::string& dtype) {
   static const std::map<std::string_view, uint32_t> kBytes = {
-      {"bool", 1},    {"uint8", 1},    {"int8", 1},      {"int16", 2},
-      {"float16", 2}, {"bfloat16", 2}, {"int32", 4},     {"float32", 4},
-      {"int64", 8},   {"float64", 8},  {"complex64", 8}, {"complex128", 16}};
+      {"bool", 1},        {"uint8", 1},      {"int8", 1},
+      {"qint8", 1},       {"quint8", 1},     {"float8_e4m3fn", 1},
+      {"float8_e5m2", 1}, {"int16", 2},      {"float16", 2},
+      {"bfloat16", 2},    {"int32", 4},      {"float32", 4},
+      {"complex32", 4},   {"int64", 8},      {"float64", 8},
+      {"complex64", 8},   {"complex128", 16}};
   const auto found = kBytes.find(dtype);
-  return found == kBytes.end() ? 4 : found->second;
+  if (found == kBytes.end()) throw Unlike("no dtype is '" + dtype + "'");
+  return found->second;
+}
+
+template <typename Number>
+std::optional<Number> Parse(const std::string& text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
 }
 
 // A number that a kernel takes by value; none: it is another argument.
 std::optional<engine::Scalar> ScalarOf(const std::string& name,
                                        const std::string& text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end) return std::nullopt;
   static const std::set<std::string_view> kNumbers = {
       "other", "value", "alpha", "beta", "fill_value", "self", "scalar"};
-  const bool is_integer = text.find_first_of(".en") == std::string::npos;
-  if (is_integer && !kNumbers.contains(name)) return std::nullopt;
   engine::Scalar scalar;
-  scalar.type =
-      is_integer ? engine::NumberType::kInt64 : engine::NumberType::kFloat64;
-  scalar.bits = is_integer
-                    ? std::bit_cast<uint64_t>(static_cast<int64_t>(value))
-                    : std::bit_cast<uint64_t>(value);
+  if (const auto integer = Parse<int64_t>(text)) {
+    if (!kNumbers.contains(name)) return std::nullopt;
+    scalar.type = engine::NumberType::kInt64;
+    scalar.bits = std::bit_cast<uint64_t>(*integer);
+    return scalar;
+  }
+  const auto number = Parse<double>(text);
+  if (!number.has_value()) return std::nullopt;
+  scalar.type = engine::NumberType::kFloat64;
+  scalar.bits = std::bit_cast<uint64_t>(*number);
   return scalar;
 }
 
 class Reader {
  public:
-  // Throws what nlohmann::json throws where the line is another one.
+  // Throws Unlike, or what nlohmann::json throws, where it is no such line.
   void Read(const std::string& text) {
     const json line = json::parse(text);
     if (line.contains("format")) {
+      if (line.at("format") != kFormat) throw Unlike("another format");
       stream_.program = line.at("program");
     } else if (line.contains("pass")) {
       stream_.passes = line.at("pass").get<size_t>() + 1;
@@ -82,6 +101,9 @@ class Reader {
     tensor.offset = value.at(1);
     tensor.sizes = value.at(2).get<std::vector<int64_t>>();
     tensor.strides = value.at(3).get<std::vector<int64_t>>();
+    if (tensor.sizes.size() != tensor.strides.size()) {
+      throw Unlike("a tensor has more sizes than strides, or fewer");
+    }
     tensor.element_bytes = BytesOf(value.at(4).get<std::string>());
     RecordedStorage& storage = stream_.storages[tensor.storage];
     storage.size_bytes = std::max(storage.size_bytes, ReachOf(tensor));
@@ -105,6 +127,20 @@ class Reader {
       if (auto tensor = TensorOf(value)) tensors.push_back(*std::move(tensor));
     }
     return tensors;
+  }
+
+  // Where those operands are among them that have memory.
+  static std::vector<uint32_t> IndicesAmong(
+      const std::vector<uint32_t>& operands, const json& in) {
+    std::vector<uint32_t> indices;
+    for (const uint32_t operand : operands) {
+      if (operand >= in.size()) throw Unlike("no operand has a written index");
+      if (!in.at(operand).at(0).is_number()) continue;
+      indices.push_back(static_cast<uint32_t>(std::count_if(
+          in.begin(), in.begin() + operand,
+          [](const json& before) { return before.at(0).is_number(); })));
+    }
+    return indices;
   }
 
   RecordedOp Begin(const std::string& name, const json& operands) {
@@ -132,7 +168,8 @@ class Reader {
     const std::string name = line.at("op");
     RecordedOp op = Begin(name, line.at("in"));
     if (line.contains("writes")) {
-      op.written = line.at("writes").get<std::vector<uint32_t>>();
+      op.written = IndicesAmong(line.at("writes").get<std::vector<uint32_t>>(),
+                                line.at("in"));
     }
     const json rest = line.value("rest", json::object());
     for (const auto& [argument, value] : rest.items()) {
@@ -167,6 +204,8 @@ class Reader {
     });
   }
 
+  static constexpr int kFormat = 1;
+
   RecordedStream stream_;
   std::map<std::string, engine::OpId> ids_;
   std::map<uint64_t, size_t> storages_;
@@ -181,7 +220,7 @@ base::Result<RecordedStream> ReadStream(std::istream& lines) {
     ++number;
     try {
       reader.Read(line);
-    } catch (const json::exception& error) {
+    } catch (const std::exception& error) {
       return base::Fail(base::Code::kInvalidArgument,
                         "line " + std::to_string(number) + ": " + error.what());
     }

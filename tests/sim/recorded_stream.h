@@ -53,7 +53,8 @@ struct RecordedStream {
 };
 
 // Reads the lines that perf/user_programs/stream.py describes.
-// kInvalidArgument: a line is no such line; the message says which.
+// kInvalidArgument: a line is no such line, or has a dtype that is not known
+// here; the message says which.
 base::Result<RecordedStream> ReadStream(std::istream& lines);
 
 }  // namespace reprise::sim

@@ -94,17 +94,47 @@ TEST(RecordedStreamTest, EmptyTensorsHaveNoBytes) {
 }
 
 TEST(RecordedStreamTest, WhatIsNoLineOfAStreamIsNamed) {
-  for (const char* line : {"{", R"({"op":"aten::neg"})", R"({"pass":"one"})"}) {
-    const auto read = Read(std::string(kHeader) + line);
+  const std::string lines[] = {
+      "{",
+      R"({"op":"aten::neg"})",
+      R"({"pass":"one"})",
+      Op("neg_", Tensor(0), Tensor(0), R"(,"writes":[1])"),
+      Op("neg", R"([0,0,[2,4],[4],"float32","cpu"])", Tensor(1)),
+      Op("neg", Tensor(0, "float7"), Tensor(1, "float7")),
+      R"({"format":2,"program":"p"})",
+  };
+  for (const std::string& line : lines) {
+    const auto read = Read(kHeader + line);
     ASSERT_FALSE(read) << line;
     EXPECT_THAT(read.error().message(), HasSubstr("line 2: "));
   }
 }
 
+// A sparse operand has no memory: what is written is the other one.
+TEST(RecordedStreamTest, WrittenOperandsAreThoseWithMemory) {
+  const auto read = Read(
+      kHeader +
+      Op("add_.Tensor",
+         R"(["torch.sparse_coo",null,[2,4],null,"float32","cpu"],)" + Tensor(0),
+         Tensor(0), R"(,"writes":[1])"));
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_THAT(read->ops.at(0).operands, SizeIs(1));
+  EXPECT_THAT(read->ops.at(0).written, ElementsAre(0));
+}
+
+TEST(RecordedStreamTest, IntegersKeepAllTheirBits) {
+  const auto read =
+      Read(kHeader + Op("add.Tensor", Tensor(0), Tensor(1),
+                        R"(,"rest":{"other":"9223372036854775806"})"));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->ops.at(0).scalars.at(0).bits, uint64_t{9223372036854775806});
+}
+
 class StreamPlayerTest : public testing::Test {
  protected:
-  // Plays the stream; how many of its ops were followed.
-  uint64_t Play(const RecordedStream& stream) {
+  // Plays the stream; how many of its ops were followed. From pass
+  // `wrong_from` on recorded calls are wrong.
+  uint64_t Play(const RecordedStream& stream, size_t wrong_from = ~size_t{0}) {
     auto frontend = std::make_unique<RecordedFrontend>(stream.names);
     RecordedFrontend* const borrowed = frontend.get();
     scheduler::PlanCache plans(size_t{1} << 24);
@@ -119,8 +149,11 @@ class StreamPlayerTest : public testing::Test {
     parts.build = [](std::shared_ptr<scheduler::BuildJob> job) { job->Run(); };
     scheduler::StreamSession session(std::move(parts));
     StreamPlayer player(&stream, borrowed, &session);
-    while (player.Step()) {
-    }
+    do {
+      const size_t next = player.position();
+      borrowed->runs_wrongly =
+          next < stream.ops.size() && stream.ops[next].pass >= wrong_from;
+    } while (player.Step());
     (void)session.Interrupt("the stream has ended");
     same_bits_ = player.CompareAll();
     uint64_t followed = 0;
@@ -136,6 +169,22 @@ TEST_F(StreamPlayerTest, ALoopIsFollowedWithTheSameBits) {
   const auto read = Read(Training(20));
   ASSERT_TRUE(read);
   EXPECT_GE(Play(*read), 5u * 12);
+  EXPECT_TRUE(same_bits_);
+}
+
+// With looks of the host, and where the last pass alone tells.
+TEST_F(StreamPlayerTest, WrongReplaysAreToldFromEager) {
+  const auto read = Read(Training(20));
+  ASSERT_TRUE(read);
+  for (const size_t wrong_from : {12, 19}) {
+    EXPECT_GE(Play(*read, wrong_from), 5u * 12);
+    EXPECT_FALSE(same_bits_) << wrong_from;
+  }
+  RecordedStream uncut = *read;
+  for (RecordedOp& op : uncut.ops) op.cut = nullptr;
+  EXPECT_GE(Play(uncut, 19), 5u * 12);
+  EXPECT_FALSE(same_bits_);
+  Play(uncut);
   EXPECT_TRUE(same_bits_);
 }
 

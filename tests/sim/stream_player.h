@@ -25,6 +25,9 @@ class RecordedFrontend : public ModelFrontend {
   std::string OpName(engine::OpId op) const override { return names_.at(op); }
   bool MayBeNondeterministic(engine::OpId) const override { return false; }
 
+  // Recorded calls compute something else than eager: a fault that is planted.
+  bool runs_wrongly = false;
+
  private:
   std::vector<std::string> names_;
 };
@@ -32,7 +35,7 @@ class RecordedFrontend : public ModelFrontend {
 // What an op computes does not matter, as long as it depends on all that the op
 // reads: each element that it writes is a hash of its words and of some
 // elements of its operands. Storages live from their first op to their last
-// one. Single-thread.
+// one, in the last pass to the end. Single-thread.
 class StreamPlayer {
  public:
   // Borrows all.
@@ -44,8 +47,8 @@ class StreamPlayer {
   // The op that comes next.
   size_t position() const { return position_; }
   // Behind the last op, and once the session is interrupted: what ops read that
-  // the program waited for, and what is alive now, has one content on both
-  // sides.
+  // the program waited for, and what the last pass has used, has one content on
+  // both sides.
   bool CompareAll();
 
  private:
