@@ -122,9 +122,9 @@ bool BeginRegion(int64_t name, int64_t owner, std::vector<at::Tensor> tensors,
 }
 
 // A verdict (RegionVariants::Verdict), the tape, its calls, whether they draw,
-// and whether some are not torch's own; why, and where, and why no forward pass
-// is to be recorded; of what was saved, behind so many outputs, which of the
-// tape's it is; and what is written outside.
+// whether some are not torch's own, and whether they write outside; why, and
+// where, and why no forward pass is to be recorded; of what was saved, behind
+// so many outputs, which of the tape's it is; and what is written outside.
 std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<int64_t>,
            std::vector<at::Tensor>>
 EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
@@ -137,7 +137,7 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
   }
   return {{static_cast<int64_t>(learned.verdict), learned.tape,
            static_cast<int64_t>(learned.calls), learned.draws,
-           learned.calls_others},
+           learned.calls_others, learned.writes_outside},
           {learned.reason, learned.place, learned.no_forward_pass},
           {learned.saved.begin(), learned.saved.end()},
           std::move(learned.written)};

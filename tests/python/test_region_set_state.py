@@ -1329,3 +1329,148 @@ def test_what_was_held_goes(device: str) -> None:
     del fast
     gc.collect()
     assert gone() is None
+
+
+# --- Locks ---
+
+
+def locked_item(device: str) -> tuple[Callable[..., Any], Any]:
+    lock, state = threading.Lock(), {"h": ones(device)}
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        with lock:
+            state["h"] = state["h"] * 0.5 + x
+        return x * 2
+
+    return step, lambda: state
+
+
+def locked_memory(device: str) -> tuple[Callable[..., Any], Any]:
+    lock, buffer = threading.RLock(), ones(device)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        with lock:
+            buffer.copy_(x)
+            buffer.mul_(2.0)
+            return buffer.clone()
+
+    return step, lambda: buffer
+
+
+class Guarded:
+    def __init__(self, device: str, lock: Any) -> None:
+        self.lock = lock
+        self.h = ones(device)
+
+    def update(self, x: torch.Tensor) -> torch.Tensor:
+        with self.lock:
+            self.h = self.h * 0.5 + x
+            return self.h * 1
+
+    def add(self, x: torch.Tensor) -> torch.Tensor:
+        self.lock.acquire()
+        self.h.add_(x)
+        self.lock.release()
+        return x + 1
+
+
+def guarded(lock: Callable[[], Any], name: str) -> Callable[[str], Program]:
+    def make(device: str) -> Program:
+        of = Guarded(device, lock())
+        return getattr(of, name), lambda: of.h
+
+    return make
+
+
+LOCKED = [
+    locked_item,
+    locked_memory,
+    *(
+        guarded(lock, name)
+        for lock in (
+            *(threading.Lock, threading.RLock, threading.Condition),
+            *(threading.Semaphore, threading.BoundedSemaphore),
+        )
+        for name in ("update", "add")
+    ),
+]
+
+
+@pytest.mark.parametrize("make", LOCKED)
+def test_what_a_lock_guards(device: str, make: Any) -> None:
+    """No replay takes it, and other threads see what is written."""
+    pair = Pair(device, make)
+    assert pair.calls(2 * CALLS) == 0
+    assert "a lock, which no replay would take" in pair.reasons()
+
+
+def test_threads_that_share_a_lock(device: str) -> None:
+    """No update is lost."""
+    lock, state = threading.Lock(), {"sum": torch.zeros(20000).to(device)}
+
+    @reprise.region
+    def step(x: torch.Tensor) -> torch.Tensor:
+        with lock:
+            state["sum"] = state["sum"] + x
+        return x * 2
+
+    @torch.no_grad()
+    def work(_: int) -> None:
+        for _ in range(10 * CALLS):
+            step(torch.ones(20000).to(device))
+
+    work(0)
+    in_threads(work, 4)
+    assert_same_bits(state["sum"], torch.full((20000,), 50.0 * CALLS).to(device))
+
+
+def test_a_lock_among_the_arguments(device: str) -> None:
+    of, twin = Guarded(device, threading.Lock()), Guarded(device, threading.Lock())
+
+    def step(of: Guarded, x: torch.Tensor) -> torch.Tensor:
+        with of.lock:
+            of.h.mul_(0.5).add_(x)
+            return of.h * 1
+
+    fast: Any = reprise.region(step)
+    for _ in range(2 * CALLS):
+        x = batch(device)
+        assert_same_bits(fast(of, x), eagerly(device, step, twin, x))
+    assert fast.explain().replayed == 0
+    assert "a lock" in "; ".join(fast.explain().reasons)
+
+
+class Computed:
+    """A property that is computed once has a lock of Python's own."""
+
+    def __init__(self, device: str) -> None:
+        self.scale = ones(device) / 2
+        self.h = ones(device)
+
+    @functools.cached_property
+    def lock(self) -> torch.Tensor:
+        return self.scale * 1
+
+    def update(self, x: torch.Tensor) -> torch.Tensor:
+        self.h = self.h * self.lock + x
+        return self.h * 1
+
+
+def test_locks_that_no_code_of_the_programs_takes(device: str) -> None:
+    def keeping(device: str) -> Program:
+        of = Computed(device)
+        assert of.lock is not None
+        return of.update, lambda: of.h
+
+    def reading(device: str) -> Program:
+        of = Guarded(device, threading.Lock())
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            with of.lock:
+                return of.h * x
+
+        return step, lambda: of.h
+
+    for make in (keeping, reading):
+        pair = Pair(device, make)
+        assert pair.calls() >= CALLS - WITHOUT_REPLAYS, pair.reasons()

@@ -19,6 +19,7 @@ class Learned(NamedTuple):
     calls: int  # of operators
     draws: bool  # random numbers
     calls_others: bool  # functions that run each time, or operators of others
+    writes_outside: bool  # memory, or gradients, of tensors from outside
     reason: str  # of the verdict
     place: str  # of that, in the program; "" if it is not known
     no_node: str  # why it is no forward pass
@@ -73,7 +74,8 @@ class OpenRecording:
         """
         found = _native._ops().end_region(self._variants, outputs, computed, own)
         self._may_be_open = False
-        (verdict, tape, calls, draws, calls_others), reasons, saved, written = found
+        verdict, tape, calls, draws, calls_others, writes_outside = found[0]
+        reasons, saved, written = found[1:]
         reason, place, no_node = reasons
         return Learned(
             verdict=verdict,
@@ -81,6 +83,7 @@ class OpenRecording:
             calls=calls,
             draws=bool(draws),
             calls_others=bool(calls_others),
+            writes_outside=bool(writes_outside),
             reason=reason,
             place=place,
             no_node=no_node,

@@ -32,6 +32,7 @@ _READ_WITHIN = (
     "it sets what others may read, and calls functions that run each time, or operators of "
     "others"
 )
+_LOCK = "it leads to {}, a lock, which no replay would take (take it around the region)"
 
 
 class Recorder:
@@ -206,6 +207,10 @@ class Recorder:
             self._learning.refuse(of, _READ_WITHIN)
             of.off = True
             return result
+        if (lock := self._lock_of(call, learned)) is not None:
+            self._learning.refuse(of, _LOCK.format(lock))
+            of.off = True
+            return result
         if learned.calls:
             self._standing.report.operators = learned.calls
         refused = learned.verdict == Verdict.REFUSED
@@ -228,6 +233,22 @@ class Recorder:
             self._learning.refuse(of, f"{NODES}: another history")
             return result
         return of.builders[learned.tape][1](iter(results), call.parts)
+
+    def _lock_of(self, call: Call, learned: Learned) -> str | None:
+        """A lock that may guard what the call writes. None: there is none.
+
+        Whether it is taken nobody tells: a `with` is no call that can be seen.
+        """
+        writes = learned.writes_outside or learned.calls_others or call.before.written
+        if not writes:
+            return None
+        walk, given = self._reads.walk, call.given
+        locks = [
+            *call.state.locks,
+            *(walk.locks if walk is not None else ()),
+            *(given.state().locks if given is not None else ()),
+        ]
+        return locks[0] if locks else None
 
     def _watch_backward(self, call: Call, recorded: RecordedCall) -> None:
         """From its first backward pass on, such calls are forward passes of one node."""

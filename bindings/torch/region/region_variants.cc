@@ -126,6 +126,7 @@ RegionVariants::Learned RegionVariants::End(
   learned.reason = std::move(outcome.reason);
   learned.place = std::move(outcome.place);
   learned.draws = outcome.draws;
+  learned.writes_outside = outcome.writes_outside;
   learned.written = std::move(outcome.written);
   learned.saved = std::move(outcome.saved);
   learned.no_forward_pass = std::move(outcome.no_forward_pass);

@@ -90,6 +90,7 @@ class RegionVariants {
     std::string place;   // the line of the program's; empty: not known
     // See TapeRecorder::Outcome.
     bool draws = false;
+    bool writes_outside = false;
     std::vector<at::Tensor> written = {};
     std::vector<size_t> saved = {};
     bool calls_others = false;  // Tape::calls_others

@@ -38,6 +38,7 @@ class TapeEffects {
   bool WritesTo(const c10::StorageImpl* storage) const {
     return written_outside_.contains(storage);
   }
+  bool writes_outside() const { return !written_outside_.empty(); }
 
  private:
   TapeRecord& record_;

@@ -312,6 +312,8 @@ void TapeWriter::NoteResults(std::span<const at::Tensor> outputs,
     }
   }
   outcome.draws = effects_.draws();
+  outcome.writes_outside =
+      effects_.writes_outside() || !record_.gradients.empty();
   if (parts_.pass == TapePass::kForward) {
     outcome.written = results.FindWritten(effects_);
   }

@@ -110,6 +110,8 @@ class TapeWriter {
     // The outputs have gradients to be tracked, which this level does not.
     bool tracks_gradients = false;
     bool draws = false;  // random numbers
+    // Memory from outside, or gradients of tensors from outside.
+    bool writes_outside = false;
     // What the callable writes beside its results: from outside, no argument.
     std::vector<at::Tensor> written = {};
     // Of each tensor that was saved: which of the tape's outputs behind the

@@ -65,6 +65,7 @@ class DataFollower:
         self._with_classes = with_classes
         self._known_kinds: set[int] = set()
         self._scope_by_kind: dict[int, Scope] = {}
+        self._own_locks: set[int] = set()  # ids of those that Python's library makes
 
     # --- Torch's ---
 
@@ -133,6 +134,11 @@ class DataFollower:
             mha.__name__, vars(mha), trail.scopes.nothing, Domain.PACKAGE
         )
         trail.fix(names, "_is_fastpath_enabled", Domain.PACKAGE)
+
+    def forget_own_locks(self) -> None:
+        """Those that guard what a property keeps: no code of the program's takes them."""
+        for each in self._own_locks:
+            self._trail.locks.pop(each, None)
 
     # --- Classes ---
 
@@ -271,6 +277,8 @@ class DataFollower:
         self.follow_class(kind)
         short = classes.short_name_of(kind)
         if attributes is not None:
+            if issubclass(kind, functools.cached_property):
+                self._own_locks.add(id(attributes.get("lock")))
             self._hold_instance(short, value, attributes)
             trail.names_in(short, attributes, self._scope_of(domain, kind), domain)
             if classes.root_of(kind) == "functools":  # by whatever names

@@ -26,6 +26,7 @@ class State:
         self.written = (
             walk.written
         )  # others where equal lists and the like took a place
+        self.locks = walk.locks
         self._holders = walk.holders
         self._tensors = walk.tensors
         self._types = walk.found_types

@@ -54,6 +54,7 @@ class Trail:
         """
         self.holders: list[Holder] = []
         self.led: list[Led] = []  # objects that the program's code names or holds
+        self.locks: dict[int, str] = {}  # the same, by id: what the program calls them
         self.types: set[int] = set()  # ids of the types of all that was found
         self.holds_code = False  # or modules, or what else is more than data
         self.by_program: set[str] = set()  # names of attributes, by whose code ...

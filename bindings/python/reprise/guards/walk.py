@@ -28,6 +28,10 @@ from reprise.guards.tokens import MISSING, is_value
 from reprise.guards.trail import Domain, Led, Trail, is_own_function
 
 # Of these it is known what they are.
+_LOCKS = (
+    *(type(threading.Lock()), type(threading.RLock()), threading._PyRLock),  # type: ignore[attr-defined]
+    *(threading.Condition, threading.Semaphore, threading.Barrier),
+)
 _NOT_LED = (torch.Tensor, torch.nn.Module, type, types.MethodType)
 
 
@@ -84,6 +88,7 @@ class Walk:
             if (function := ref()) is not None:
                 self._trail.add(function.__name__, function, Domain.PROGRAM)
         self._trail.run(self._visit)
+        self._data.forget_own_locks()
         self._trail.end()
         found = self._trail.found
         self.written = tuple([each for each in written if id(each.of) in found])
@@ -99,6 +104,11 @@ class Walk:
     def led(self) -> list[Led]:
         """Objects that the program's code names or holds."""
         return self._trail.led
+
+    @property
+    def locks(self) -> list[str]:
+        """Of locks that the program's code or arguments hold: what the program calls them."""
+        return [*self._trail.locks.values()]
 
     @property
     def found_types(self) -> set[int]:
@@ -169,6 +179,8 @@ class Walk:
         if is_new is False:
             return
         trail.types.add(id(kind))
+        if domain is not Domain.PACKAGE and issubclass(kind, _LOCKS):
+            self._trail.locks.setdefault(id(value), name)
         if is_new is None:
             self._visit_again(name, value, domain)
         elif id(kind) in PLAIN:
