@@ -414,7 +414,76 @@ def window(device: str) -> Program:
     return step, lambda: vars(made)
 
 
+class Told:
+    """Attributes that are set by the methods of others, and by names that no code says."""
+
+    def __init__(self, device: str) -> None:
+        self.h, self.last = ones(device), ones(device)
+        self.names = ["o" + "ne", "t" + "wo"]
+
+    def by_object(self, x: torch.Tensor) -> torch.Tensor:
+        object.__setattr__(self, "h", x * 2)
+        return x + 1
+
+    def by_super(self, x: torch.Tensor) -> torch.Tensor:
+        super().__setattr__("last", x * 2)
+        return x + 1
+
+    def by_itself(self, x: torch.Tensor) -> torch.Tensor:
+        self.__setattr__("h", x * 2)
+        return x + 1
+
+    def by_any_name(self, x: torch.Tensor) -> torch.Tensor:
+        for name in self.names:
+            object.__setattr__(self, name, x * len(name))
+        return x + 1
+
+
+def told(name: str) -> Callable[[str], Program]:
+    def make(device: str) -> Program:
+        of = Told(device)
+        return getattr(of, name), lambda: vars(of)
+
+    return make
+
+
+def by_a_wrapper(device: str) -> Program:
+    of: Any = types.SimpleNamespace(h=ones(device), last=ones(device))
+    first = functools.partial(object.__setattr__, of)
+    second = of.__setattr__
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        first("h", x * 2)
+        second("last", x * 3)
+        return x + 1
+
+    return step, lambda: vars(of)
+
+
+def by_a_module(device: str) -> Program:
+    of, put = linear(device), nn.Module.__setattr__
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        put(of, "last", x * 2)
+        return x + 1
+
+    return step, lambda: of.__dict__.get("last")
+
+
+def globals_by_any_name(device: str) -> Program:
+    source = """
+def step(x):
+    globals().update({name: x * 2 for name in names})
+    return x + 1
+"""
+    of: dict[str, Any] = {"names": ["u", "v"], "__name__": "somewhere"}
+    exec(source, of)
+    return of["step"], lambda: (of.get("u"), of.get("v"))
+
+
 REPLAYED = [
+    *map(told, ("by_object", "by_super", "by_itself", "by_any_name")),
+    *(by_a_wrapper, by_a_module, globals_by_any_name),
     *(variables, truncated, globals_of, items, elements, ordered, average, an_object),
     *(a_namespace, of_a_function, tuples, a_module, an_optimizer, equal_constants),
     *(twice, to_none, cached, anew, made_and_set, window),

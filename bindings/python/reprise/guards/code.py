@@ -21,6 +21,7 @@ READ_ALL = frozenset(
         *("getattr", "vars", "__dict__", "__getattribute__", "asdict", "astuple"),
         *("setattr", "delattr", "dir", "getattr_static", "format", "format_map"),
         *("eval", "exec", "dumps", "f_globals", "f_locals"),
+        *("__setattr__", "__delattr__"),
     }
 )
 # Likewise, whatever the program calls them.
@@ -28,11 +29,13 @@ READERS = (
     *(getattr, setattr, delattr, vars, inspect.getmembers, copy.copy, copy.deepcopy),
     *(dataclasses.asdict, dataclasses.astuple, dataclasses.replace),
 )
+# Descriptors, and what they make of an object, that do so.
+SETTERS = frozenset({"__setattr__", "__delattr__", "__getattribute__"})
 # They take names as texts, which most code says.
 _BY_TEXT = frozenset(
     {
         *("hasattr", "getattr", "setattr", "delattr", "attrgetter", "methodcaller"),
-        *("__dict__", "vars", "__getattribute__"),
+        *("__dict__", "vars", "__getattribute__", "__setattr__", "__delattr__"),
     }
 )
 # Their functions tell nobody that they look at a number.

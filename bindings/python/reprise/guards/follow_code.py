@@ -13,7 +13,14 @@ from typing import Any
 
 from reprise._frames import Owner, is_programs, is_torchs
 from reprise.guards import classes
-from reprise.guards.code import MATH, READ_ALL, READERS, named_by, named_by_getter
+from reprise.guards.code import (
+    MATH,
+    READ_ALL,
+    READERS,
+    SETTERS,
+    named_by,
+    named_by_getter,
+)
 from reprise.guards.holders import Cell, Function, content
 from reprise.guards.object_holders import Cached, Instance, Reference
 from reprise.guards.tokens import MISSING
@@ -30,8 +37,13 @@ _VIEWS = classes.ids_of(
 )
 # Their texts name globals of who calls them.
 _EVALUATES = frozenset({"eval", "exec"})
+# So may what a dictionary of globals is given by these.
+_UPDATES = frozenset({"update", "setdefault", "__setitem__", "__ior__"})
 _OF_NOBODY = classes.ids_of(types.ModuleType, type(None))
 _READERS = frozenset(map(id, READERS))
+_SET = classes.ids_of(
+    types.WrapperDescriptorType, types.MethodWrapperType, types.FunctionType
+)
 _CACHED: Any = type(functools.lru_cache(maxsize=1)(lambda: None))
 # Descriptors, and what they call.
 _DESCRIPTORS: tuple[tuple[type, tuple[str, ...]], ...] = (
@@ -191,7 +203,12 @@ class CodeFollower:
     def _note_function(self, value: Any) -> None:
         """One that reads what code does not name, or computes."""
         kind = type(value)
-        if id(value) in _READERS:
+        sets = (
+            id(kind) in _SET
+            and value.__name__ in SETTERS
+            and not is_own_function(value)
+        )
+        if sets or id(value) in _READERS:
             self._trail.by_program.add("getattr")
         if kind is types.FunctionType or kind is types.BuiltinFunctionType:
             root = str(value.__module__).partition(".")[0]
@@ -207,7 +224,7 @@ class CodeFollower:
         trail, named = self._trail, named_by(code)
         self.namespaces[id(of)] = of
         # One that makes an object sets attributes of what nobody has yet.
-        makes = code.co_name in classes.MAKING
+        makes = code.co_name in classes.MAKING or _is_of_frozen(code)
         trail.by_program |= named.read - READ_ALL if makes else named.read
         trail.by_program |= named.written
         names = trail.names_in(where, of, trail.scopes.nothing, Domain.PROGRAM)
@@ -222,8 +239,10 @@ class CodeFollower:
         if _reads_any(code):
             for name in named.globals:
                 self._take_whole(of.get(name))
-            if not _EVALUATES.isdisjoint(named.globals):
-                trail.take_all(names)
+        if not _EVALUATES.isdisjoint(named.globals) or (
+            "globals" in named.globals and not _UPDATES.isdisjoint(named.read)
+        ):
+            trail.take_all(names)
         for each in named.imports:
             self._follow_import(each.absolute(of.get("__package__")))
         if named.by_text is not None:  # its own module may be one
@@ -339,6 +358,15 @@ def _reads_any(code: types.CodeType) -> bool:
     """Attributes that it does not name."""
     named = named_by(code)
     return not READ_ALL.isdisjoint((*named.globals, *named.read))
+
+
+def _is_of_frozen(code: types.CodeType) -> bool:
+    """Of a method that Python writes for a frozen dataclass: it hands on what it is given."""
+    return (
+        code.co_name in SETTERS
+        and code.co_filename == "<string>"
+        and "FrozenInstanceError" in (*code.co_names, *code.co_freevars)
+    )
 
 
 def _name_of_module(value: types.ModuleType) -> str:
