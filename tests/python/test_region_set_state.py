@@ -706,6 +706,72 @@ def test_a_list_that_is_an_argument_too(device: str, by: str) -> None:
     assert "among the arguments" in pair.reasons()
 
 
+@dataclasses.dataclass
+class State:
+    h: torch.Tensor
+
+
+class Node:
+    def __init__(self, h: torch.Tensor) -> None:
+        self.h = h
+
+
+torch.utils._pytree.register_pytree_node(
+    Node, lambda node: ([node.h], None), lambda parts, _: Node(*parts)
+)
+
+
+@pytest.mark.parametrize("kind", [State, Node])
+def test_an_object_that_is_an_argument_too(device: str, kind: Any) -> None:
+    """One that is taken apart: behind what the call sets it holds it, and a copy does not."""
+
+    def make(device: str) -> Program:
+        state = kind(ones(device))
+
+        def step(x: torch.Tensor, given: Any) -> torch.Tensor:
+            state.h = state.h * 0.5 + x
+            return given[0].h * 2
+
+        step.state = state
+        return step, lambda: state.h
+
+    pair = Pair(device, make)
+    for call in range(6 * CALLS):
+        x, given = batch(device), []
+        for state in (pair.fast._reprise_fn.state, pair.twin.state):
+            copied = kind(ones(device) if call < CALLS else state.h)
+            given.append([copied if call < 3 * CALLS else state])
+        result = pair.fast(x, given[0])
+        assert_same(result, eagerly(device, pair.twin, x, given[1]))
+        assert_same(pair.state(), pair.twins_state())
+        if call == 3 * CALLS - 1:
+            assert pair.replayed() > CALLS, pair.reasons()
+    assert "among the arguments" in pair.reasons()
+
+
+@pytest.mark.parametrize("key", [1, "top"])
+def test_a_container_that_holds_itself_between_calls(device: str, key: Any) -> None:
+    """A call without a replay, and no error."""
+    state: Any = {"top": ones(device)} if key == "top" else [ones(device), ones(device)]
+
+    def step(x: torch.Tensor, sets: bool) -> torch.Tensor:
+        if sets:
+            state[key] = x * 3
+        return x * 2
+
+    fast: Any = reprise.region(step)
+    x = ones(device)
+    for _ in range(CALLS):
+        fast(x, True)
+    assert fast.explain().replayed > 0
+    state[key] = state
+    for _ in range(CALLS):
+        assert_same_bits(fast(x, False), x * 2)
+        assert state[key] is state
+    fast(x, True)
+    assert_same_bits(state[key], x * 3)
+
+
 def test_a_list_that_is_given_up(device: str) -> None:
     """At the end of an epoch: another one, none, or one more item."""
     pair = Pair(device, made_and_set)

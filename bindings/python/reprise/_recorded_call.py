@@ -38,6 +38,10 @@ from reprise.nodes.node import ForwardPass
 _LEAVES_MODE = (
     "it leaves another mode of torch's on, or another default device: set it outside"
 )
+_HOLDS_ITSELF = (
+    "a place that it sets has held a container that is too deep, or holds itself (let it "
+    "hold plain tensors, or None)"
+)
 
 _clock = time.perf_counter
 
@@ -185,7 +189,10 @@ class RecordedCall:
             except Unlike as unlike:
                 raise Refusal(str(unlike)) from None
             _check_set(call, behind, self._own)
-            values = _results.with_shared(result, call.before.values, behind[0])
+            try:
+                values = _results.with_shared(result, call.before.values, behind[0])
+            except RecursionError:
+                raise Refusal(_HOLDS_ITSELF) from None
             if values is None:
                 raise Refusal("it sets places to tuples that share one (make two)")
             whole = result, (values, behind[1])

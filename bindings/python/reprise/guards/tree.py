@@ -38,6 +38,7 @@ _CONSTANTS = frozenset(
 
 LEAVES = frozenset({*_TENSORS, *_CONSTANTS, float})  # types that hold nothing
 _MOST_DEEP = 64
+_PLAIN = frozenset({tuple, list, dict})  # they have no attributes
 
 # What objects of these packages hold is not in their attributes.
 _CLOSED = frozenset({"torch", "numpy", *sys.stdlib_module_names} - {"__main__"})
@@ -97,12 +98,21 @@ def is_tensor(kind: type) -> bool:
     return kind in _TENSORS
 
 
-def holds_any(value: Any, ids: Container[int], deep: int = 0) -> bool:
-    """Return whether an argument is, or holds, an object with one of these ids."""
+def holds_any(
+    value: Any, ids: Container[int], objects: Sequence[Any] = (), deep: int = 0
+) -> bool:
+    """Return whether an argument is, or holds, an object with one of these ids.
+
+    Or one whose attributes stand in a dictionary with one of them, but for `objects`,
+    which are told from others.
+    """
     kind = type(value)
     if kind in LEAVES:
         return False
     if id(value) in ids or deep > _MOST_DEEP:
+        return True
+    is_taken_apart = kind not in _PLAIN and not any([each is value for each in objects])
+    if is_taken_apart and id(classes.attributes_of(value)) in ids:
         return True
     inner: Iterable[Any] = ()
     if isinstance(value, dict):
@@ -114,7 +124,7 @@ def holds_any(value: Any, ids: Container[int], deep: int = 0) -> bool:
     elif dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
         inner = [getattr(value, name) for name in names if hasattr(value, name)]
-    return any([holds_any(each, ids, deep + 1) for each in inner])
+    return any([holds_any(each, ids, objects, deep + 1) for each in inner])
 
 
 def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
