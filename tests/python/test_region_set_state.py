@@ -8,6 +8,7 @@ import copy
 import dataclasses
 import functools
 import gc
+import itertools
 import sys
 import threading
 import types
@@ -1410,6 +1411,76 @@ def test_a_function_that_runs_each_time_reads_one(device: str) -> None:
     pair = Pair(device, make)
     assert pair.calls(2 * CALLS) == 0
     assert "run each time" in pair.reasons()
+
+
+class Context:
+    def __init__(self, device: str) -> None:
+        self.mask = ones(device)
+
+
+def a_function_that_runs_each_time(read: Callable[[], torch.Tensor]) -> Any:
+    @reprise.eager
+    def masked(x: torch.Tensor) -> torch.Tensor:
+        return x * read()
+
+    return masked
+
+
+def a_kernel_in_python(read: Callable[[], torch.Tensor]) -> Any:
+    name = f"masked_{next(_NUMBERS)}"
+    _LIBRARY.define(f"{name}(Tensor x) -> Tensor")
+    _LIBRARY.impl(name, lambda x: x * read(), "CompositeExplicitAutograd")
+    return getattr(torch.ops.reprise_set_state, name)
+
+
+_NUMBERS = itertools.count()
+_LIBRARY = torch.library.Library("reprise_set_state", "FRAGMENT")
+
+
+@pytest.mark.parametrize("reader", [a_function_that_runs_each_time, a_kernel_in_python])
+@pytest.mark.parametrize("where", ["item", "attribute", "variable", "argument"])
+def test_what_is_put_back_is_read_meanwhile(
+    device: str, reader: Any, where: str
+) -> None:
+    """Code that runs within the call reads what is set for the length of the call."""
+
+    def make(device: str) -> Program:
+        state, context, variable = {"mask": ones(device)}, Context(device), ones(device)
+        reads: dict[str, Callable[[], torch.Tensor]] = {
+            "item": lambda: state["mask"],
+            "variable": lambda: variable,
+        }
+        read = reader(reads.get(where, lambda: context.mask))
+
+        def step(x: torch.Tensor, given: Any) -> torch.Tensor:
+            nonlocal variable
+            new = (x > 0).float()
+            if where == "item":
+                old, state["mask"] = state["mask"], new
+            elif where == "variable":
+                old, variable = variable, new
+            else:
+                of = given[0] if given else context
+                old, of.mask = of.mask, new
+            y = read(x * 1) + 1
+            if where == "item":
+                state["mask"] = old
+            elif where == "variable":
+                variable = old
+            else:
+                of.mask = old
+            return y
+
+        step.given = [context] if where == "argument" else []
+        return step, lambda: [state, context.mask, variable]
+
+    pair = Pair(device, make)
+    for _ in range(2 * CALLS):
+        x = batch(device)
+        mine = pair.fast(x, pair.fast._reprise_fn.given)
+        assert_same(mine, eagerly(device, pair.twin, x, pair.twin.given))
+    assert pair.replayed() == 0
+    assert "it sets what others may read" in pair.reasons()
 
 
 def test_threads(device: str) -> None:

@@ -8,6 +8,8 @@ import types
 from collections.abc import Callable, Container, Iterable
 from typing import Any
 
+import torch
+
 from reprise._arithmetic import Arithmetic
 from reprise._frames import Owner, is_torchs, owner_of
 from reprise._handlers import HandlerWatch, Managers
@@ -15,7 +17,17 @@ from reprise._hidden_state import ASKING_NAMES, HiddenState
 from reprise.guards.code import Code, key_of
 
 _READ = (Owner.PROGRAM, Owner.PACKAGE)
+# By these, Python calls operators, for some of which code of others runs.
+_CALLS_OPERATOR = frozenset(
+    kind.__call__.__code__
+    for kind in (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+)
+_TORCHS = ("aten::", "prims::")
 _ASKS_FOR_CLASS = frozenset({"type", "__class__"})
+
+
+def _nothing() -> None:
+    """Nothing has changed, or nobody asks."""
 
 
 class CallWatch:
@@ -33,11 +45,13 @@ class CallWatch:
         names: Iterable[str],
         numbers: Iterable[float],
         known: Container[tuple[int, int]] = (),
+        changed: Callable[[], object] | None = None,
     ) -> None:
         """`begin`: the code of the frame that calls the callable.
 
         `values`, `suspects`: see `HiddenState`. `names`: those that the callable's code
         names. `numbers`: among the arguments. `known`: code that was read already; see `key_of`.
+        `changed`: what is another one than before the call; None: nothing.
         """
         self.hidden = HiddenState(values, suspects)
         self.handlers = HandlerWatch(begin)
@@ -52,6 +66,9 @@ class CallWatch:
         # Code that the call has run, of the program's and of packages, and its globals.
         self.ran: Code = {}
         self._known = known
+        self._changed: Callable[[], object] = changed or _nothing
+        # Something was another one where code of others ran, which may have read it.
+        self.sets_within = False
         self._before: Callable[..., Any] | None = None
         self._hook = self._see
 
@@ -63,6 +80,7 @@ class CallWatch:
     def __exit__(self, *_: object) -> None:
         self.handlers.end()
         self._look_away()
+        self._changed = _nothing  # the call is not to be kept
 
     @staticmethod
     def sees_calls() -> bool:
@@ -73,6 +91,7 @@ class CallWatch:
     def pause(self) -> None:
         """Stop watching: the code that follows runs in each call."""
         self._look_away()
+        self._look_at_state()
         self.hidden.pause()
 
     def go_on(self) -> None:
@@ -114,11 +133,23 @@ class CallWatch:
                     self._saw_function(frame)
                 if frame.f_code.co_name == "__enter__":
                     self._managers.saw_enter(frame)
+                elif frame.f_code in _CALLS_OPERATOR:
+                    self._saw_operator(frame)
             self.hidden.look_at_suspects(frame)
         except Exception as error:  # the program's objects may raise what they like
             self.hidden.note(f"its calls cannot be looked at: {error!r}", frame)
         if self._before is not None:
             self._before(frame, event, what)
+
+    def _look_at_state(self) -> None:
+        """Before code that runs in each call, or may: a replay sets nothing before it."""
+        self.sets_within = self.sets_within or self._changed() is not None
+
+    def _saw_operator(self, frame: types.FrameType) -> None:
+        operator = frame.f_locals["self"]
+        name = getattr(operator, "_qualified_op_name", "") or operator._name
+        if not name.startswith(_TORCHS):
+            self._look_at_state()
 
     def _saw_code(self, frame: types.FrameType) -> None:
         code, of = frame.f_code, frame.f_globals

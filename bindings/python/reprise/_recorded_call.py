@@ -68,6 +68,7 @@ class NoWatch(contextlib.nullcontext[None]):
     """Looks at nothing, in the place of a `CallWatch`."""
 
     asks_for_class = False
+    sets_within = False
     arithmetic: Arithmetic | None = None
 
     @staticmethod

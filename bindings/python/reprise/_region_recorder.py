@@ -90,6 +90,8 @@ class Recorder:
             try:
                 call.structure.asks_for_class |= recorded.watch.asks_for_class
                 recorded.check_modes()
+                if recorded.watch.sets_within:
+                    raise Refusal(_READ_WITHIN)
                 if self._took_hidden(call, recorded.watch):
                     return result
                 if isinstance(recorded.watch, CallWatch):
@@ -140,6 +142,12 @@ class Recorder:
             call.structure.off = True
             self._standing.note(why)
             return None
+
+        def changed() -> str | None:
+            given = call.given
+            found = call.state.difference(call.before.come())
+            return found or (given.changed() if given is not None else None)
+
         return CallWatch(
             RecordedCall.run.__code__,
             reached.led,
@@ -147,6 +155,7 @@ class Recorder:
             reached.names(),
             call.numbers,
             known={*self._reads.ran.code, *reached.codes()},
+            changed=changed,
         )
 
     # --- Behind the call ---
