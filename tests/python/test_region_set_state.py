@@ -482,7 +482,19 @@ def step(x):
     return of["step"], lambda: (of.get("u"), of.get("v"))
 
 
+def swapped(device: str) -> Program:
+    first, second = [ones(device)], [ones(device) * 2]
+    of = types.SimpleNamespace(now=first, before=second, first=True)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        of.now, of.before = of.before, of.now
+        return of.now[0] * x
+
+    return step, lambda: (of.now, of.before, of.now is first, of.before is second)
+
+
 REPLAYED = [
+    swapped,
     *map(told, ("by_object", "by_super", "by_itself", "by_any_name")),
     *(by_a_wrapper, by_a_module, globals_by_any_name),
     *(variables, truncated, globals_of, items, elements, ordered, average, an_object),
@@ -1193,6 +1205,27 @@ def inside(device: str) -> Program:
     return step, lambda: made.lists
 
 
+def one_from_outside(device: str) -> Program:
+    of = types.SimpleNamespace(h=ones(device), first=ones(device) * 2)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        of.h = of.first
+        return x + of.h
+
+    step.of = of
+    return step, lambda: of.h
+
+
+def views_of_one(device: str) -> Program:
+    of = types.SimpleNamespace(q=None, k=None)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        of.q, of.k = (x * 2).chunk(2)
+        return x + 1
+
+    return step, lambda: (of.q, of.k)
+
+
 def holding_itself(device: str) -> Program:
     hidden: list[Any] = [ones(device), None]
 
@@ -1232,7 +1265,9 @@ REFUSED = [
     (growing, "the same attributes and items"),
     (deleted, ""),
     (with_history, "detach"),
-    (view_of_the_old, "clone"),
+    (view_of_the_old, "what it sets is a view of another tensor"),
+    (one_from_outside, "what it has set, is memory that it reads from outside"),
+    (views_of_one, "hold views of one tensor"),
     (returned, "copy"),
     (kept_by_others, "copy"),
     (changed_and_replaced, "what is in"),
@@ -1247,6 +1282,17 @@ def test_what_no_replay_would_do(device: str, make: Any, why: str) -> None:
     pair = Pair(device, make)
     assert pair.calls(4 * CALLS) == 0, pair.reasons()
     assert why in pair.reasons()
+
+
+def test_a_tensor_from_outside_that_is_taken_away(device: str) -> None:
+    """It is set in each call to one that the callable reads, and is no view."""
+    pair = Pair(device, one_from_outside)
+    for _ in range(2 * CALLS):
+        pair.call()
+        for fn in (pair.fast._reprise_fn, pair.twin):
+            fn.of.h = ones(device) * 3
+    assert pair.replayed() == 0
+    assert "to a tensor that it reads from outside" in pair.reasons()
 
 
 def test_a_variable_that_is_deleted(device: str) -> None:

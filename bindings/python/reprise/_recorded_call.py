@@ -227,9 +227,13 @@ class RecordedCall:
 
 
 def _check_kept(before: Held) -> None:
-    """Check that nobody else holds lists that the call has put in places. Raises Refusal."""
-    for place, old in zip(before.written, before.values, strict=True):
-        is_new = place.read() is not old and may_be_held(place.read())
+    """Check that nobody else holds lists that the call has put in places. Raises Refusal.
+
+    What a place held before is put as that very object, whoever holds it.
+    """
+    known = set(map(id, before.values))
+    for place in before.written:
+        is_new = id(place.read()) not in known and may_be_held(place.read())
         if is_new and _results.is_kept_elsewhere(place.read):
             raise Refusal(
                 f"it sets {place.name} to a list or dictionary that something else holds, "
@@ -243,10 +247,14 @@ def _check_set(call: Call, behind: Behind, own: list[torch.Tensor]) -> None:
     known = set(map(id, call.tensors))  # what was held before is among these
     made = [each for each in tensors_in(behind[0]) if id(each) not in known]
     held = list({id(each): each for each in call.before.tensors}.values())
-    if share_memory(itertools.product(made, [*own, *held])) or share_memory(
-        itertools.combinations(held, 2)
-    ):
+    outside = set(map(id, own))
+    if any(id(each) in outside for each in made):
         raise Refusal(
-            "what it sets, or has set, is a view of another tensor from outside (keep "
-            "a clone)"
+            "it sets a place to a tensor that it reads from outside, too (keep a clone)"
         )
+    if share_memory(itertools.product(made, [*own, *held])):
+        raise Refusal(
+            "what it sets is a view of another tensor from outside (keep a clone)"
+        )
+    if share_memory(itertools.combinations(held, 2)):
+        raise Refusal("places that it sets hold views of one tensor (keep clones)")
