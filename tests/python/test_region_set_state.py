@@ -636,6 +636,35 @@ def test_a_list_that_takes_its_place(device: str) -> None:
         pair.twin.anew()
 
 
+@pytest.mark.parametrize("of_python", [False, True])
+def test_a_list_that_a_method_leads_to(device: str, of_python: bool) -> None:
+    """It reads the old one, where an equal one takes its place."""
+
+    def make(device: str) -> Program:
+        hidden = [ones(device)]
+        read: Any = hidden.__getitem__
+        if of_python:
+            read = types.MethodType(lambda of, index: of[index], hidden)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            hidden[0] = hidden[0] * 0.5 + x
+            return read(0) * 2
+
+        def put() -> None:
+            nonlocal hidden
+            hidden = list(hidden)
+
+        step.put = put
+        return step, lambda: hidden
+
+    pair = Pair(device, make)
+    assert pair.calls(2 * CALLS) > 0, pair.reasons()
+    for _ in range(3):
+        pair.fast._reprise_fn.put()
+        pair.twin.put()
+        pair.calls()
+
+
 def test_lists_that_are_one(device: str) -> None:
     """Python asks by `is`, of lists that hold the same tensors."""
 

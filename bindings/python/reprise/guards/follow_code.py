@@ -97,6 +97,7 @@ class CodeFollower:
             self.follow_function(value, inner)
         elif kind is types.MethodType:
             trail.holds_code |= inner is not domain
+            trail.pin(value.__self__)
             trail.add(name, value.__func__, inner)
             trail.add(name, value.__self__, domain)
         elif issubclass(kind, functools.partial):
@@ -104,6 +105,7 @@ class CodeFollower:
         elif issubclass(kind, weakref.ref) and domain is not Domain.GIVEN:
             self._follow_reference(name, value, domain)
         elif id(kind) in _BOUND:
+            trail.pin(value.__self__)
             if id(type(value.__self__)) not in _OF_NOBODY:
                 trail.add(name, value.__self__, domain)
         elif (held := self._held_by(value)) is not None:
@@ -136,6 +138,8 @@ class CodeFollower:
             held = classes.held_by(value)
             # That of a class is set by its class alone.
             self._trail.shown |= set(map(id, held))
+            for each in held:
+                self._trail.pin(each)
             return held
         if kind is _CACHED:
             cached = Cached("a cache", value)

@@ -74,6 +74,7 @@ class Trail:
         self._seen: dict[int, Domain] = {}
         self._kept: list[Any] = []  # whose ids are known
         self._todo: collections.deque[tuple[str, Any, Domain]] = collections.deque()
+        self._pinned: list[int] = []  # ids
         self._left = _MOST_GIVEN
         self._is_given = True
 
@@ -128,6 +129,10 @@ class Trail:
     def keep(self, value: Any) -> None:
         """Until the end: its id stands for it."""
         self._kept.append(value)
+
+    def pin(self, value: Any) -> None:
+        """No equal one takes its place: what is no holder leads to it, too."""
+        self._pinned.append(id(value))
 
     def note_led(self, name: str, value: Any) -> None:
         """The program's code names or holds it."""
@@ -217,6 +222,9 @@ class Trail:
             names.take_keys()
             names.left_out |= {key for of, key in self.apart if of == id(names.of)}
         movable = {id(each.of): each for each in self.holders if each.movable}
+        for pinned in self._pinned:
+            if (inner := movable.get(pinned)) is not None:
+                inner.held += 1
         for holder in self.holders:
             for value in holder.values(holder.of):
                 if (inner := movable.get(id(value))) is not None:
