@@ -3,7 +3,6 @@
 #ifndef REPRISE_SCHEDULER_NOVELTY_H_
 #define REPRISE_SCHEDULER_NOVELTY_H_
 
-#include <algorithm>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "cache/recent_map.h"
+#include "scheduler/first_pass.h"
 
 namespace reprise::scheduler {
 
@@ -43,8 +43,7 @@ class Novelty {
     const bool behind_out = std::exchange(last_is_out_, false);
     if (stretch_ == 0 && noted_[place % kBits]) EndCount(place);
     const auto [was_new, never_met] = known_.FindOrPut(hash);
-    ++since_cut_.ops;
-    ++since_cut_.of_trace;
+    first_pass_.Met(never_met);
     if (!never_met) {
       last_is_new_ = false;
       Found* found = was_new ? found_.Find(hash) : nullptr;
@@ -56,9 +55,9 @@ class Novelty {
     }
     // Behind an op that never came, none has come before.
     const bool behind_new = std::exchange(last_is_new_, true);
-    ++since_cut_.never_met;
     if (stretch_ == 0) {
-      if (behind_new && (open.has_value() || all_was_new_)) return Go(false);
+      if (behind_new && (open.has_value() || first_pass_.most_was_new()))
+        return Go(false);
       Place& here = places_.Put(place);
       if (here.parts_come || ++here.new_ones < kTimes) return Go(false);
       here.one_was_out = here.counts = true;
@@ -85,16 +84,12 @@ class Novelty {
     behind_ = signature;
     behind_cut_ = false;
     count_.in_traces += ops;
-    // Those of a replay were not met.
-    since_cut_.ops += ops - std::min(ops, since_cut_.of_trace);
-    since_cut_.of_trace = 0;
+    first_pass_.TraceEnded(ops);
   }
   // A cut has passed, by the hash of its words.
   void CutPassed(uint64_t hash) {
     if (stretch_ > 0 && stretch_behind_cut_) APartCameHere();
-    // In a first pass nearly all is new, behind each of its cuts.
-    const SinceCut before = std::exchange(since_cut_, {});
-    if (before.ops > 0) all_was_new_ = 2 * before.never_met > before.ops;
+    first_pass_.CutPassed();
     behind_ = hash;
     behind_cut_ = true;
     stretch_ = 0;
@@ -109,8 +104,7 @@ class Novelty {
     noted_.reset();
     behind_ = 0;
     behind_cut_ = false;
-    since_cut_ = {};
-    all_was_new_ = false;
+    first_pass_ = {};
     ++pass_;
     stretch_ = 0;
     among_known_ = true;
@@ -136,11 +130,6 @@ class Novelty {
     size_t out = 0;
     size_t in_traces = 0;
   };
-  struct SinceCut {
-    size_t ops = 0;
-    size_t never_met = 0;
-    size_t of_trace = 0;  // that were met since the last trace ended
-  };
   struct Place {
     uint32_t new_ones = 0;
     bool parts_come = false;   // and nothing is left out here
@@ -154,10 +143,8 @@ class Novelty {
   static constexpr uint32_t kTimes = 4;
   // What comes back so often, one in some sixteen times, is one of a few:
   // sooner where only so many were ever new.
-  static constexpr uint32_t kReturns = 16;
-  static constexpr uint32_t kReturnsOfFew = 4;
-  static constexpr uint32_t kFew = 16;
-  static constexpr uint32_t kMostOfFew = 2 * kFew;
+  static constexpr uint32_t kReturns = 16, kReturnsOfFew = 4;
+  static constexpr uint32_t kFew = 16, kMostOfFew = 2 * kFew;
   static constexpr uint32_t kMostVotes = 64;
   // So many ops in traces for one that is new are many.
   static constexpr size_t kMany = 4;
@@ -247,8 +234,7 @@ class Novelty {
   std::bitset<kBits> noted_;  // places where one was new, by their low bits
   uint64_t behind_ = 0;
   bool behind_cut_ = false;  // and not a trace
-  SinceCut since_cut_;
-  bool all_was_new_ = false;  // between the last two cuts, or more than half
+  FirstPass first_pass_;
   uint64_t pass_ = 1;
   uint32_t stretch_ = 0;      // new ops in a row
   bool among_known_ = true;   // the last op was not new, or is not left out
