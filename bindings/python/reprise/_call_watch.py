@@ -22,7 +22,7 @@ _CALLS_OPERATOR = frozenset(
     kind.__call__.__code__
     for kind in (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 )
-_TORCHS = ("aten::", "prims::")
+_OWN = ("aten::", "prims::", "profiler::", "reprise::")  # torch's, and ours
 _ASKS_FOR_CLASS = frozenset({"type", "__class__"})
 
 
@@ -148,7 +148,7 @@ class CallWatch:
     def _saw_operator(self, frame: types.FrameType) -> None:
         operator = frame.f_locals["self"]
         name = getattr(operator, "_qualified_op_name", "") or operator._name
-        if not name.startswith(_TORCHS):
+        if not name.startswith(_OWN):
             self._look_at_state()
 
     def _saw_code(self, frame: types.FrameType) -> None:
