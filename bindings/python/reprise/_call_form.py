@@ -62,6 +62,7 @@ def what_changed(
     for before, after in (
         (parts.tensors, now.tensors),
         (parts.objects, now.objects),
+        (parts.leading, now.leading),
     ):
         if len(before) != len(after) or any(map(operator.is_not, before, after)):
             return "an argument"

@@ -95,7 +95,7 @@ class _Entry:
 
 def _holds(arguments: Any, form: tree.Form, tensors: Sequence[torch.Tensor]) -> bool:
     """They are of that form still, with these tensors."""
-    parts = tree.Parts(known=())
+    parts = tree.Parts(known=tree.Parts())
     try:
         same: bool = tree.flatten(arguments, parts) == form
     except (TypeError, RecursionError):
@@ -115,7 +115,7 @@ def _taken_apart(
     box: list[Any], arguments: Sequence[torch.Tensor]
 ) -> tuple[_Result, list[torch.Tensor]]:
     """What is in the box, and what of it is no argument. Raises _Cannot."""
-    parts = tree.Parts(known=())
+    parts = tree.Parts(known=tree.Parts())
     try:
         form = tree.flatten(box[0], parts)
         hash(form)
@@ -258,7 +258,7 @@ def _given(
         raise _Cannot("it is a method, and objects are among the region's arguments")
     if owner is not None and not type(owner).__weakrefoffset__:
         raise _Cannot("it is a method of an object with __slots__")
-    parts = tree.Parts(known=())
+    parts = tree.Parts(known=tree.Parts())
     try:
         form = tree.flatten((args, kwargs), parts)
         hash(form)

@@ -181,7 +181,7 @@ class RecordedCall:
         call, parts = self._call, self._call.parts
         if self._held is not None:
             raise Refusal(self._held)
-        given_back = tree.Parts(known=parts.objects)
+        given_back = tree.Parts(known=parts)
         whole: Any = result
         if call.before.written:
             _check_kept(call.before)

@@ -7,7 +7,7 @@ import functools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -19,7 +19,13 @@ from reprise._eager import Changed
 from reprise._enums import Step
 from reprise._recorded_call import Call
 from reprise._recording import thread
-from reprise._region_functions import Run, functions, why_unusable
+from reprise._region_functions import (
+    Run,
+    functions,
+    name_of,
+    under_modes,
+    why_unusable,
+)
 from reprise._region_learning import CHANGES
 from reprise._region_looks import Looks
 from reprise._region_objects import Objects
@@ -73,12 +79,13 @@ class Region:
         *,
         guarded: bool = False,
         given: Sequence[Any] = (),
+        leading: Sequence[Any] = (),
         name: str = "",
         report: RegionReport | None = None,
     ) -> None:
         """`guarded`: somebody else sees to what it reads besides its arguments.
 
-        `given`: all of its calls are with these objects; they are not kept.
+        `given`, `leading`: all of its calls are with these objects; they are not kept.
         `name`: in reports, in place of the callable's own. `report`: of another region,
         which reports this one's calls too.
         """
@@ -94,9 +101,9 @@ class Region:
         self._is_ready = False
         self._bound: dict[int, tuple[weakref.ref[Any], Region]] = {}
         self._lock = threading.RLock()
-        self._standing = Standing(report or RegionReport(name or _name_of(fn)))
+        self._standing = Standing(report or RegionReport(name or name_of(fn)))
         self._structures = Structures(check, self._standing)
-        self._reads = Reading(None if guarded else fn, given, self._lock)
+        self._reads = Reading(None if guarded else fn, given, leading, self._lock)
         self._looks = Looks(self._reads, self._structures, self._standing, self._lock)
         self._objects: Objects[Region] = Objects(
             self._reads, self._looks, self._standing, self._lock
@@ -166,12 +173,17 @@ class Region:
         except RecursionError:
             standing.note("an argument is too deep, or holds itself")
             return self._reprise_fn(*args, **kwargs)
-        if not parts.objects:
+        if not (parts.objects or parts.leading):
             return self._call(form, parts)
-        found = self._objects.get(parts.objects) or self._meet(parts.objects)
-        if isinstance(found, Given):
-            return self._call(form, parts, found)
-        if found is None or found._standing.off:
+        found: Region | Given | None = self
+        if parts.leading:
+            found = self._objects.get(parts.leading) or self._meet((), parts.leading)
+        if parts.objects and isinstance(found, Region) and not found._standing.off:
+            of, objects = found, parts.objects
+            found = of._objects.get(objects) or of._meet(objects, parts.leading)
+            if isinstance(found, Given):
+                return of._call(form, parts, found)
+        if not isinstance(found, Region) or found._standing.off:
             return self._reprise_fn(*args, **kwargs)
         return found._call(form, parts)
 
@@ -182,12 +194,15 @@ class Region:
             self._standing.cannot_replay(why)
         return not self._standing.off
 
-    def _meet(self, objects: list[Any]) -> Region | Given | None:
+    def _meet(
+        self, objects: Sequence[Any], leading: Sequence[Any]
+    ) -> Region | Given | None:
         """What its calls with these objects among the arguments are.
 
         A region: they lead to more than data. None: they run the callable.
         """
-        if not self._objects.are_worth_it(objects):
+        of = objects or leading
+        if not self._objects.are_worth_it(of):
             return None
         made: Region | Given | None = self._objects.data_of(objects)
         if made is None:
@@ -196,9 +211,10 @@ class Region:
                 self._check,
                 guarded=self._guarded,
                 given=objects,
+                leading=leading,
                 report=self._standing.report,
             )
-        self._objects.keep(objects, made)
+        self._objects.keep(of, made)
         return made
 
     def _call(self, form: Any, parts: tree.Parts, given: Given | None = None) -> Any:
@@ -207,10 +223,10 @@ class Region:
             return self._run(parts, "its arguments are of too many classes")
         at = reads.now() or self._looks.look()
         whole, walk, numbers = form, reads.walk, parts.numbers
-        if walk is not None and walk.optimizers:
-            whole, numbers = with_optimizers(form, numbers, walk.optimizers)
+        if walk is not None and (optimizers := walk.optimizers):
+            whole, numbers = with_optimizers(form, numbers, optimizers)
         modes = _len_torch_function_stack()
-        run, device = _under_modes() if modes else (functions()[0], None)
+        run, device = under_modes() if modes else (functions()[0], None)
         for _ in range(_MOST_LOOKS):
             before, tensors, held, kind = NOTHING, parts.tensors, 0, 0
             if given is not None:
@@ -324,9 +340,7 @@ class Region:
     def explain(self) -> RegionReport:
         """Return what became of its calls so far."""
         structures = [
-            structure
-            for of in (self, *self._objects.regions())
-            for structure in of._structures.all()
+            structure for of in self._regions() for structure in of._structures.all()
         ]
         report = self._standing.report
         return dataclasses.replace(
@@ -342,29 +356,11 @@ class Region:
             guards=dict(report.guards),
         )
 
-
-def _name_of(fn: Any) -> str:
-    """What a program calls it: of a part of a function, the function's name."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return str(getattr(fn, "__qualname__", type(fn).__qualname__))
-
-
-def _under_modes() -> tuple[Run, str | None]:
-    """`run_region` under modes of torch's functions, and the default device then.
-
-    None: there are other modes than `torch.set_default_device`.
-    """
-    stack = torch.overrides._get_current_function_mode_stack()
-    if any(type(each) is not torch.utils._device.DeviceContext for each in stack):
-        return functions()[0], None
-    return _without_modes, str(stack[-1].device)
-
-
-def _without_modes(*call: Any) -> tuple[int, int, tuple[torch.Tensor, ...]]:
-    """`run_region`, by which no function of torch's is called."""
-    with torch._C.DisableTorchFunction():
-        return functions()[0](*call)
+    def _regions(self) -> Iterator[Region]:
+        """Itself, and those of its calls with other objects among the arguments."""
+        yield self
+        for each in self._objects.regions():
+            yield from each._regions()
 
 
 class _Method:

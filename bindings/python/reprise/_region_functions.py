@@ -38,3 +38,27 @@ def why_unusable() -> str:
 def warn_once(reason: str) -> None:
     """Warn that regions run their Python. A program's errors stay its own."""
     _native.warn(f"regions run their Python, because nothing can be replayed: {reason}")
+
+
+def name_of(fn: Any) -> str:
+    """Return what a program calls it: of a part of a function, the function's name."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return str(getattr(fn, "__qualname__", type(fn).__qualname__))
+
+
+def under_modes() -> tuple[Run, str | None]:
+    """Return `run_region` under modes of torch's functions, and the default device then.
+
+    None: there are other modes than `torch.set_default_device`.
+    """
+    stack = torch.overrides._get_current_function_mode_stack()
+    if any(type(each) is not torch.utils._device.DeviceContext for each in stack):
+        return functions()[0], None
+    return _without_modes, str(stack[-1].device)
+
+
+def _without_modes(*call: Any) -> tuple[int, int, tuple[torch.Tensor, ...]]:
+    """`run_region`, by which no function of torch's is called."""
+    with torch._C.DisableTorchFunction():
+        return functions()[0](*call)

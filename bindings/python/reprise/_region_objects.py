@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from reprise._region_looks import Looks
@@ -47,7 +47,7 @@ class Objects(Generic[R]):
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, objects: list[Any]) -> R | Given | None:
+    def get(self, objects: Sequence[Any]) -> R | Given | None:
         """Return what is known of these. None: nothing yet."""
         known = self._known.get(tuple(map(id, objects)))
         return None if known is None else known[1]
@@ -64,25 +64,30 @@ class Objects(Generic[R]):
 
     # --- New ones ---
 
-    def are_worth_it(self, objects: list[Any]) -> bool:
+    def are_worth_it(self, objects: Sequence[Any]) -> bool:
         """Return whether calls with new objects are learned. No, if each call has others."""
         replayed, self._replayed = self._replayed, self._standing.report.replayed
         self._strangers = self._strangers + 1 if replayed == self._replayed else 0
         if self._strangers <= _MOST_OBJECTS or not self._strangers % _MOST_OBJECTS:
             return True
         names = ", ".join(sorted({type(each).__name__ for each in objects}))
-        self._standing.note(f"among the arguments is another {names} in each call")
+        self._standing.note(
+            f"among the arguments is another {names} in each call (make it once, and give "
+            "that one)"
+        )
         return False
 
-    def data_of(self, objects: list[Any]) -> Given | None:
-        """Return what they hold. None: more than that counts."""
+    def data_of(self, objects: Sequence[Any]) -> Given | None:
+        """Return what they hold. None: more than that counts, or there are none."""
+        if not objects:
+            return None
         try:
             given = Given(objects, self._forms)
         except Exception:  # the program's own, too: the region that is made says it
             return None
         return given if self._knows(given) else None
 
-    def keep(self, objects: list[Any], made: R | Given) -> None:
+    def keep(self, objects: Sequence[Any], made: R | Given) -> None:
         """Keep this until one of the objects goes. Drops the oldest if there are too many."""
         # Other threads add and drop meanwhile, hence copies.
         for oldest in list(self._known)[: 1 - _MOST_OBJECTS]:

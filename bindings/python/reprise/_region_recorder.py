@@ -261,7 +261,8 @@ class Recorder:
 
     def _watch_backward(self, call: Call, recorded: RecordedCall) -> None:
         """From its first backward pass on, such calls are forward passes of one node."""
-        if call.numbers or call.parts.objects or call.before.written:
+        parts = call.parts
+        if call.numbers or parts.objects or parts.leading or call.before.written:
             return
         form = form_of(call.parts.args, call.parts.kwargs, tree.Parts())
         # Whoever holds what refers to the program's tensors holds the region, too, which is told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -93,7 +93,7 @@ class Given:
     at when something of them may have changed.
     """
 
-    def __init__(self, objects: list[Any], forms: Forms) -> None:
+    def __init__(self, objects: Sequence[Any], forms: Forms) -> None:
         """Raises TypeError where more than their data counts."""
         self.kinds: list[type] = []  # their classes
         # The same, and in which state they are no part of what the callable reads.

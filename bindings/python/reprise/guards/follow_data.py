@@ -57,7 +57,7 @@ class DataFollower:
 
     def __init__(self, trail: Trail, *, with_classes: bool) -> None:
         """`with_classes`: methods and attributes of classes count."""
-        self.optimizers: list[torch.optim.Optimizer] = []
+        self.optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self.modules: list[weakref.ref[torch.nn.Module]] = []
         self.tensors: list[weakref.ref[torch.Tensor]] = []
         self.kinds: list[type] = []  # of objects, and classes that are led to
@@ -111,7 +111,7 @@ class DataFollower:
         kind = type(value)
         trail = self._trail
         trail.holds_code = True
-        self.optimizers.append(value)
+        self.optimizers.append(weakref.ref(value))
         self.follow_class(kind)
         name = classes.short_name_of(kind)
         attributes = value.__dict__

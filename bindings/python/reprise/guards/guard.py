@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Container, Iterable
 from typing import Any
 
@@ -23,14 +24,13 @@ class State:
 
     def __init__(self, walk: Walk, number: int) -> None:
         self.number = number
-        self.written = (
-            walk.written
-        )  # others where equal lists and the like took a place
+        # Others where equal lists and the like took a place.
+        self.written = walk.written
         self.locks = walk.locks
         self._holders = walk.holders
         self._tensors = walk.tensors
         self._types = walk.found_types
-        self._optimizers = walk.optimizers
+        self._optimizers = [weakref.ref(each) for each in walk.optimizers]
         self._owners = walk.modules, walk.namespaces, walk.shown
         self._named = walk.names()
         made_tokens(self._holders)
@@ -50,7 +50,7 @@ class State:
     def tensors(self) -> list[torch.Tensor]:
         """Those that it is of, and optimizers hold now; the library looks at them."""
         held = [each for ref in self._tensors if (each := ref()) is not None]
-        for optimizer in self._optimizers:
+        for optimizer in filter(None, (ref() for ref in self._optimizers)):
             for group in optimizer.param_groups:
                 held += filter(torch.is_tensor, group["params"])
         return list({id(each): each for each in held}.values())

@@ -38,9 +38,13 @@ class Reading:
         self,
         fn: Callable[..., Any] | None,
         given: Sequence[Any],
+        leading: Sequence[Any],
         lock: threading.RLock,
     ) -> None:
-        """`given`: objects among all calls' arguments; they are not kept."""
+        """`given`, and `leading`: objects among all calls' arguments; they are not kept.
+
+        See `Walk`.
+        """
         self.walk: Walk | None = None  # the last one
         self.at: At | None = None  # found last
         self.made = 0  # states
@@ -50,6 +54,7 @@ class Reading:
         self.watch = Watch()
         self._fn = fn
         self._given = [weakref.ref(each) for each in given]
+        self._leading = [weakref.ref(each) for each in leading]
         self._lock = lock
         self._kinds: list[type] = []  # of arguments
         self._states: list[State] = []
@@ -58,6 +63,10 @@ class Reading:
     def numbers(self) -> set[int]:
         """Those of the states that are known."""
         return {each.number for each in self._states}
+
+    def leading(self) -> list[Any]:
+        """What all calls' arguments lead to, as long as it lives."""
+        return [value for each in self._leading if (value := each()) is not None]
 
     def now(self) -> At | None:
         """The state, if nothing of it has changed that nobody tells of."""
@@ -106,7 +115,12 @@ class Reading:
         given = [each() for each in self._given]
         try:
             self.walk = Walk(
-                self._fn, given, self._kinds, ran=self.ran, written=written
+                self._fn,
+                given,
+                self._kinds,
+                leading=self.leading(),
+                ran=self.ran,
+                written=written,
             )
             return State(self.walk, number)
         except Refused as refused:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import sys
+import types
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
@@ -40,6 +42,19 @@ LEAVES = frozenset({*_TENSORS, *_CONSTANTS, float})  # types that hold nothing
 _MOST_DEEP = 64
 _PLAIN = frozenset({tuple, list, dict})  # they have no attributes
 
+# Code, and what torch's code changes in each call: the callable leads to one of these
+# among its arguments as to one in its closure.
+_LEADING = (
+    torch.nn.Module,
+    torch.optim.Optimizer,
+    torch.optim.lr_scheduler.LRScheduler,
+    torch.amp.GradScaler,
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+    types.FunctionType,
+    types.ModuleType,
+    type,
+)
 # What objects of these packages hold is not in their attributes.
 _CLOSED = frozenset({"torch", "numpy", *sys.stdlib_module_names} - {"__main__"})
 
@@ -51,10 +66,13 @@ class Foreign(TypeError):
 class Parts:
     """What a value was taken apart into, in order."""
 
-    __slots__ = ("args", "kinds", "known", "kwargs", "numbers", "objects", "tensors")
+    __slots__ = (
+        *("args", "kinds", "known", "kwargs", "leading", "numbers", "objects"),
+        "tensors",
+    )
 
-    def __init__(self, *, known: Sequence[Any] | None = None) -> None:
-        """`known`: of results, the only objects that may be in them.
+    def __init__(self, *, known: Parts | None = None) -> None:
+        """`known`: of results, a call's parts, whose objects alone may be in them.
 
         Floats are part of the form, then.
         """
@@ -62,6 +80,8 @@ class Parts:
         self.numbers: list[float] = []
         # Of types that nobody knows how to take apart.
         self.objects: list[Any] = []
+        # Code among them, to which the callable leads; see `leads_on`.
+        self.leading: Sequence[Any] = ()
         # Classes of the program's, of what was taken apart: they have methods.
         self.kinds: list[type] = []
         self.known = known
@@ -155,7 +175,25 @@ def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
         ):
             parts.kinds.append(kind)
             return kind, names, _all([getattr(value, name) for name in names], parts)
-    return kind, Place(_place(value, parts))
+    if parts.known is None:
+        if kind is types.MethodType:  # it is made anew wherever it is asked for
+            return kind, "calls", _all((value.__func__, value.__self__), parts)
+        if kind is functools.partial and not value.__dict__:
+            held = value.func, value.args, value.keywords
+            return kind, "calls", _all(held, parts)
+    return kind, _place(value, parts)
+
+
+def leads_on(value: Any) -> bool:
+    """Whether it counts as what a closure leads to does: by what code names of it.
+
+    An object that is not, among the arguments, counts by what it holds.
+    """
+    kind = type(value)
+    if issubclass(kind, types.BuiltinFunctionType):  # else a method of something
+        of = value.__self__
+        return of is None or isinstance(of, (type, types.ModuleType))
+    return issubclass(kind, _LEADING)
 
 
 class GivenBack:
@@ -195,37 +233,50 @@ class Shared(GivenBack):
 
 
 class Place:
-    """Which of the objects it is."""
+    """Which of the objects it is, or of what leads on."""
 
-    __slots__ = ("index",)
+    __slots__ = ("index", "leads")
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, leads: bool) -> None:
         self.index = index
+        self.leads = leads
+
+    def of(self, call: Parts) -> Any:
+        """It, of that call."""
+        return (call.leading if self.leads else call.objects)[self.index]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Place) and self.index == other.index
+        return (
+            isinstance(other, Place)
+            and self.index == other.index
+            and self.leads == other.leads
+        )
 
     def __hash__(self) -> int:
         return hash(self.index)
 
 
-def _place(value: Any, parts: Parts) -> int:
+def _place(value: Any, parts: Parts) -> Place:
     """Of an object that can be looked into, and is not kept by that."""
     kind = type(value)
-    among = parts.objects if parts.known is None else parts.known
-    for index, each in enumerate(among):
-        if each is value:
-            return index
+    of = parts if parts.known is None else parts.known
+    for leads, among in ((False, of.objects), (True, of.leading)):
+        for index, each in enumerate(among):
+            if each is value:
+                return Place(index, leads)
+    if parts.known is not None or not classes.has_references(kind):
+        raise Foreign(classes.name_of(kind))
+    if leads_on(value):
+        parts.leading = [*parts.leading, value]
+        return Place(len(parts.leading) - 1, True)
     if (
-        parts.known is not None
-        or not isinstance(getattr(value, "__dict__", None), dict)
-        or not kind.__weakrefoffset__
-        or isinstance(value, (type, torch.Tensor, Iterator))
+        not isinstance(getattr(value, "__dict__", None), dict)
+        or isinstance(value, (torch.Tensor, Iterator))
         or classes.root_of(kind) in _CLOSED
     ):
         raise Foreign(classes.name_of(kind))
     parts.objects.append(value)
-    return len(parts.objects) - 1
+    return Place(len(parts.objects) - 1, False)
 
 
 def _keys(value: dict[Any, Any]) -> tuple[Any, ...]:
@@ -269,8 +320,8 @@ def builder(form: Form) -> Builder:
         parts = [builder(each) for each in rest[0]]
         return lambda tensors, call: kind([part(tensors, call) for part in parts])
     if len(rest) == 1 and isinstance(rest[0], Place):
-        index = rest[0].index
-        return lambda _, call: call.objects[index]
+        place = rest[0]
+        return lambda _, call: place.of(call)
     if len(rest) == 1:
         value = from_bits(rest[0]) if kind in (float, complex) else rest[0]
         return lambda _, __: value
@@ -280,6 +331,10 @@ def builder(form: Form) -> Builder:
         unflatten = _pytree.SUPPORTED_NODES[kind].unflatten_fn
         return lambda tensors, call: unflatten(
             [part(tensors, call) for part in parts], how.context
+        )
+    if how == "calls":
+        return lambda tensors, call: _calling(
+            kind, [part(tensors, call) for part in parts]
         )
     if how == "fields":
         return lambda tensors, call: tuple.__new__(
@@ -293,6 +348,14 @@ def builder(form: Form) -> Builder:
     return lambda tensors, call: kind(
         zip(keys, [part(tensors, call) for part in parts], strict=True)
     )
+
+
+def _calling(kind: Any, parts: list[Any]) -> Any:
+    """A method or a `partial`, of what it calls."""
+    if kind is types.MethodType:
+        return types.MethodType(*parts)
+    function, args, keywords = parts
+    return functools.partial(function, *args, **keywords)
 
 
 def _dataclass(kind: Any, names: tuple[str, ...], parts: list[Any]) -> Any:

@@ -34,6 +34,8 @@ _LOCKS = (
 )
 _NOT_LED = (torch.Tensor, torch.nn.Module, type, types.MethodType)
 
+_referent: Callable[[weakref.ref[Any]], Any] = weakref.ref.__call__
+
 
 class Ran:
     """What recorded calls have run, and what they have shown of it."""
@@ -56,17 +58,19 @@ class Walk:
         given: Iterable[Any] = (),
         kinds: Iterable[type] = (),
         *,
+        leading: Iterable[Any] = (),
         ran: Ran | None = None,
         written: Written = (),
     ) -> None:
         """`given`: objects among the arguments. `kinds`: classes of others.
 
+        `leading`: among the arguments, too, but led to as the callable's closure is.
         `written`: places that calls set, which are not led to.
 
         Raises Refused, and Foreign: nobody can look into something that is given.
         """
-        ran, given = ran or Ran(), list(given)
-        self._trail = Trail(set(ran.left_out), given, written)
+        ran, given, leading = ran or Ran(), list(given), list(leading)
+        self._trail = Trail(set(ran.left_out), [*given, *leading], written)
         self._code = CodeFollower(self._trail)
         # Classes of what is given are the business of who reads it.
         with_classes = fn is not None or not given
@@ -80,6 +84,8 @@ class Walk:
         if fn is not None:
             self._trail.add("it", fn, Domain.PROGRAM)
             self._data.follow_class(type(fn))
+        for each in leading:
+            self._trail.add(short_name_of(type(each)), each, Domain.PROGRAM)
         if with_classes:
             self._data.follow_what_torch_asks_for()
         for code, of in ran.code.values():
@@ -142,8 +148,8 @@ class Walk:
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
-        """All of them."""
-        return self._data.optimizers
+        """All of them; those that are arguments live as long as a call."""
+        return [*map(_referent, self._data.optimizers)]
 
     @property
     def kinds(self) -> list[type]:
