@@ -1,12 +1,18 @@
-"""Arguments of regions as in real code: modules, optimizers, functions.
+"""Arguments of regions as in real code: modules, optimizers, functions, constants.
 
-A module, an optimizer or a function counts as one in the closure does.
+A module, an optimizer or a function counts as one in the closure does. A constant counts
+by all that it is.
 """
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import enum
 import functools
 import gc
+import math
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +23,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from watching import assert_same_bits
+
+np = pytest.importorskip("numpy")
 
 CALLS = 12
 
@@ -275,6 +283,7 @@ def own(x: torch.Tensor) -> torch.Tensor:
         lambda: F.gelu,
         lambda: F.silu,
         lambda: torch.relu,
+        lambda: torch.Tensor.cos,
         lambda: torch.ops.aten.relu.default,
         lambda: Scaled.of_class,
         lambda: functools.partial(F.leaky_relu, negative_slope=0.2),
@@ -379,3 +388,222 @@ def test_a_class_that_is_an_argument(device: str) -> None:
 
     report = run_both(steps, lambda config, x: x * config.by)
     assert report.replayed >= 2 * CALLS, str(report)
+
+
+# --- Constants ---
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Alike(enum.Enum):
+    """Its members claim to be equal."""
+
+    ONE = 1
+    TWO = 2
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+class Level(enum.IntFlag):
+    LOW = 1
+    HIGH = 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (np.float64(0.5), np.float64(-0.0), np.float64(0.0)),
+        (np.float32(0.5), np.float64(0.5)),
+        (np.int64(2), np.int32(2), np.uint8(2), 2, True),
+        (np.bool_(True), np.bool_(False)),
+        (Color.RED, Color.BLUE),
+        (Alike.ONE, Alike.TWO),
+        (Level.LOW, Level.LOW | Level.HIGH),
+        (range(3), range(0, 3, 2), range(1)),
+        ({1, 2}, {1}, {True, 2}),
+        (frozenset({"a"}), frozenset({"a", "b"})),
+        ([slice(0, 2)], [slice(None)], [slice(0, None, 2)]),
+        ({(0, 1): 1}, {(0, 1): 2}, {(0, 2): 1}),
+        ({None: 1, Color.RED: 2}, {Color.RED: 2, None: 1}),
+        ({1.0: 1}, {1: 1}, {True: 1}),
+    ],
+)
+def test_constants(device: str, values: tuple[Any, ...]) -> None:
+    """Each is another variant, to which later calls come back."""
+
+    def code_of(value: Any) -> int:
+        return sum(map(ord, f"{type(value)} {value!r}"))
+
+    def steps(run: Any) -> Iterator[Any]:
+        for value in values * CALLS:
+            yield run(torch.ones(3).to(device), value)
+
+    report = run_both(steps, lambda x, value: x * code_of(value))
+    assert report.replayed == len(values) * (CALLS - 2), str(report)
+
+
+def test_a_set_in_another_order(device: str) -> None:
+    def weighed(x: torch.Tensor, names: Any) -> torch.Tensor:
+        for index, each in enumerate(names):
+            x = x * (index + 1) + each
+        return x
+
+    first, second = {0, 8}, {8}
+    second.add(0)
+    assert first == second and [*first] != [*second]
+
+    def steps(run: Any) -> Iterator[Any]:
+        for names in (first, second) * CALLS:
+            yield run(torch.ones(3).to(device), names)
+
+    assert run_both(steps, weighed).replayed == 2 * (CALLS - 2)
+
+
+def test_a_set_that_the_call_changes(device: str) -> None:
+    def adds(x: torch.Tensor, seen: set[int]) -> torch.Tensor:
+        seen.add(3)
+        return x + len(seen)
+
+    fast: Any = reprise.region(adds)
+    for _ in range(CALLS):
+        ours = {1}
+        assert_same_bits(fast(torch.ones(3).to(device), ours), torch.full((3,), 3.0))
+        assert ours == {1, 3}
+    assert fast.explain().replayed == 0
+
+
+@dataclasses.dataclass
+class Config:
+    by: float
+    names: Any = None
+
+
+class Slotted:
+    __slots__ = ("__private", "by", "unset")
+
+    def __init__(self, by: float, private: torch.Tensor) -> None:
+        self.by = by
+        self.__private = private
+
+    def value(self) -> torch.Tensor:
+        return self.__private * self.by
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda by: argparse.Namespace(by=by),
+        lambda by: types.SimpleNamespace(by=by),
+        lambda by: types.SimpleNamespace(by=by, more=[torch.ones(2)]),
+        lambda by: Config(by, {1, 2}),
+    ],
+)
+def test_namespaces(device: str, made: Callable[[float], Any]) -> None:
+    def steps(run: Any) -> Iterator[Any]:
+        for by in (2.0, 3.0) * CALLS:
+            yield run(torch.randn(3).to(device), made(by))
+
+    report = run_both(steps, lambda x, config: x * config.by)
+    assert report.replayed >= 2 * (CALLS - 2), str(report)
+
+
+def test_objects_with_slots(device: str) -> None:
+    def run(x: torch.Tensor, held: Slotted) -> torch.Tensor:
+        return held.value() + x * hasattr(held, "unset")
+
+    def steps(called: Any) -> Iterator[Any]:
+        for index in range(3 * CALLS):
+            held = Slotted(2.0, torch.randn(3).to(device))
+            if index >= 2 * CALLS:
+                held.unset = 1
+            yield called(torch.randn(3).to(device), held)
+
+    report = run_both(steps, run)
+    assert report.replayed == 3 * CALLS - 4, str(report)
+
+
+def test_what_the_call_changes_of_a_namespace(device: str) -> None:
+    def counts(x: torch.Tensor, state: Any) -> torch.Tensor:
+        state.steps += 1
+        return x + state.steps
+
+    fast: Any = reprise.region(counts)
+    for made in (types.SimpleNamespace, argparse.Namespace):
+        state = made(steps=0)
+        for index in range(CALLS):
+            found = fast(torch.zeros(3).to(device), state)
+            assert_same_bits(found, torch.full((3,), index + 1.0))
+            assert state.steps == index + 1
+
+
+# --- What is declined ---
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (lambda: iter([1]), "list_iterator (give a list of what it yields)"),
+        (
+            lambda: {1: 2}.values(),
+            "a builtins.dict_values (give a list of what it yields)",
+        ),
+        (
+            lambda: np.ones(3),
+            "a numpy.ndarray (give it as a tensor, by torch.from_numpy)",
+        ),
+        (
+            lambda: bytearray(3),
+            "a builtins.bytearray (give it as a tensor, by torch.frombuffer)",
+        ),
+        (lambda: [].append, "of an object (give the object, and name the method"),
+        (torch.Generator, "a torch._C.Generator (let the callable's closure hold it)"),
+        (ValueError, "ValueError (give what is taken of it, as tensors, numbers and t"),
+        (lambda: {math.nan: 1}, "a dict with a key that is a builtins.float (take"),
+        (lambda: {Config: 1}, "a dict with a key that is a builtins.type (take texts"),
+        (lambda: {(1, own): 1}, "a dict with a key that is a builtins.tuple (take"),
+    ],
+)
+def test_what_nobody_can_look_into(
+    device: str, made: Callable[[], Any], sentence: str
+) -> None:
+    fast: Any = reprise.region(lambda x, _: x + 1)
+    for _ in range(3):
+        assert_same_bits(fast(torch.zeros(3).to(device), made()), torch.ones(3))
+    (reason,) = fast.explain().reasons
+    assert reason.startswith("an argument holds a ")
+    assert sentence in reason
+
+
+def test_an_object_that_says_it_is_a_member(device: str) -> None:
+    """It is of another class, and counts by what it holds."""
+
+    class Says:
+        def __init__(self, by: float) -> None:
+            self.by = by
+
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
+            return Color
+
+    def steps(run: Any) -> Iterator[Any]:
+        for by in (2.0, 3.0) * CALLS:
+            yield run(torch.ones(3).to(device), Says(by))
+
+    run_both(steps, lambda x, of: x * of.by)
+
+
+def test_a_number_that_is_returned(device: str) -> None:
+    """The reason says what helps."""
+    fast: Any = reprise.region(lambda x: (x * 2, x.sum().item()))
+    for _ in range(2 * CALLS):
+        x = torch.randn(3).to(device)
+        assert fast(x)[1] == x.sum().item()
+    reasons = fast.explain().reasons
+    assert any("read it behind the call" in why for why in reasons), str(reasons)

@@ -120,7 +120,7 @@ def _taken_apart(
         form = tree.flatten(box[0], parts)
         hash(form)
     except (TypeError, RecursionError) as unknown:
-        raise _Cannot(f"it returns a {unknown}") from None
+        raise _Cannot(f"it returns {unknown}") from None
     containers: list[Any] = []
     _containers(box[0], containers)
     forms: list[Any] = []
@@ -263,7 +263,7 @@ def _given(
         form = tree.flatten((args, kwargs), parts)
         hash(form)
     except (TypeError, RecursionError) as unknown:
-        raise _Cannot(f"it takes a {unknown}") from None
+        raise _Cannot(f"it takes {unknown}") from None
     if not _native.are_ordinary(parts.tensors) or any(
         each.requires_grad for each in parts.tensors
     ):

@@ -359,6 +359,13 @@ def _plain(value: Any, seen: set[int]) -> Any:
         for key, each in list(value.items()):
             if (made := _plain(each, seen)) is not each:
                 value[key] = made
+        keys = [_plain(key, seen) for key in value]
+        if any(map(operator.is_not, keys, value)):
+            entries = [*zip(keys, value.values(), strict=True)]
+            value.clear()
+            value.update(entries)
+    elif type(value) in (set, frozenset, slice):
+        return _plain_constant(value, seen)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         seen.add(id(value))
         for field in dataclasses.fields(value):
@@ -366,3 +373,16 @@ def _plain(value: Any, seen: set[int]) -> Any:
             if (made := _plain(each, seen)) is not each:
                 object.__setattr__(value, field.name, made)
     return value
+
+
+def _plain_constant(value: Any, seen: set[int]) -> Any:
+    is_slice = type(value) is slice
+    parts = [value.start, value.stop, value.step] if is_slice else [*value]
+    found = [_plain(each, seen) for each in parts]
+    if not any(map(operator.is_not, found, parts)):
+        return value
+    if type(value) is set:
+        value.clear()
+        value.update(found)
+        return value
+    return slice(*found) if is_slice else frozenset(found)

@@ -152,7 +152,7 @@ class RecordedCall:
             began = _clock()
             box = [fn(*given_to[0], **given_to[1])]
             structure.seconds = min(structure.seconds, _clock() - began)
-        self._held = _results.held_elsewhere(box, args, kwargs)
+        self._held = _results.held_elsewhere(box, self._call.parts)
         return plain(box[0]) if notes else box[0]
 
     def _noted(
@@ -181,7 +181,7 @@ class RecordedCall:
         call, parts = self._call, self._call.parts
         if self._held is not None:
             raise Refusal(self._held)
-        given_back = tree.Parts(known=parts)
+        given_back = tree.Made(known=parts)
         whole: Any = result
         if call.before.written:
             _check_kept(call.before)
@@ -198,10 +198,10 @@ class RecordedCall:
                 raise Refusal("it sets places to tuples that share one (make two)")
             whole = result, (values, behind[1])
         try:
-            whole = _results.with_arguments(whole, parts.args, parts.kwargs)
+            whole = _results.with_arguments(whole, parts)
             form = tree.flatten(whole, given_back)
         except tree.Foreign as unknown:
-            raise Refusal(f"it returns a {unknown}") from None
+            raise Refusal(f"it returns {unknown}") from None
         self.outputs = given_back.tensors
         why = _results.why_not_made(self.outputs, self._own, self._attributes)
         if why is not None:

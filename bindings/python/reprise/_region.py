@@ -168,22 +168,25 @@ class Region:
         try:
             form = form_of(args, kwargs, parts)
         except TypeError as unknown:
-            standing.note(f"an argument holds a {unknown}")
+            standing.note(f"an argument holds {unknown}")
             return self._reprise_fn(*args, **kwargs)
         except RecursionError:
             standing.note("an argument is too deep, or holds itself")
             return self._reprise_fn(*args, **kwargs)
         if not (parts.objects or parts.leading):
             return self._call(form, parts)
-        found: Region | Given | None = self
-        if parts.leading:
-            found = self._objects.get(parts.leading) or self._meet((), parts.leading)
-        if parts.objects and isinstance(found, Region) and not found._standing.off:
-            of, objects = found, parts.objects
-            found = of._objects.get(objects) or of._meet(objects, parts.leading)
-            if isinstance(found, Given):
-                return of._call(form, parts, found)
-        if not isinstance(found, Region) or found._standing.off:
+        of, objects = self, parts.objects
+        if leading := parts.leading:
+            found = self._objects.get(leading) or self._meet((), leading)
+            if not isinstance(found, Region) or found._standing.off:
+                return self._reprise_fn(*args, **kwargs)
+            if not objects:
+                return found._call(form, parts)
+            of = found
+        found = of._objects.get(objects) or of._meet(objects, leading)
+        if isinstance(found, Given):
+            return of._call(form, parts, found)
+        if found is None or found._standing.off:
             return self._reprise_fn(*args, **kwargs)
         return found._call(form, parts)
 

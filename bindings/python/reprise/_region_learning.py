@@ -16,10 +16,17 @@ NODES = "operators have nodes of their own"
 CHANGES = "it changes {}, which no replay would"
 _MOST_SET = 32  # calls in a row that have set other places than those before
 _MOST_REFUSALS = 3  # of one structure of arguments
-# By why a call cannot be written down: what helps.
+# By a part of why a call cannot be written down: what helps.
+_READS = "hands data to the host"
 _REMEDIES = {
-    "hands data to the host": "keep the number on the device, or have what reads it and "
-    "returns tensors run in each call, by @reprise.eager",
+    _READS: "keep the number on the device, and read it behind the call, "
+    "or have what reads it and returns tensors run in each call, by @reprise.eager",
+    "works with other processes": "leave it outside: of a step, let the module be the "
+    "region",
+    "a function of TorchScript is called": "take the module or function that it was made "
+    "of",
+    "it returns another structure": "return containers of one structure, and numbers as "
+    "tensors",
     "copies to the host": "copy behind it",
     "the size of its result depends on data": "let what needs it return tensors of one "
     "size, and run in each call, by @reprise.eager",
@@ -82,9 +89,12 @@ class Learning:
 
     def refuse(self, variants: Variants, reason: str, place: str = "") -> None:
         """Note why a call is not learned. After some of these, the variants are off."""
-        remedy = _REMEDIES.get(reason.partition(": ")[2] or reason, "")
+        remedy = next(
+            (helps for part, helps in _REMEDIES.items() if part in reason), ""
+        )
         walk = self._reads.walk
-        if remedy and walk is not None and walk.optimizers:
+        reads = _READS in reason
+        if reads and walk is not None and walk.optimizers:
             if is_optimizers_step(place):
                 remedy = for_optimizers(walk.optimizers)
             else:

@@ -9,50 +9,70 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.utils import _pytree
 
-from reprise.guards import tree
+from reprise.guards import classes, kinds, tree
 from reprise.guards.places import are_items
 
 _Step = tuple[bool, Any]
+_Way = tuple[_Step, ...]
 _PLAIN = (tuple, list, dict, OrderedDict)
 
 
 def containers_in(
-    value: Any, steps: tuple[_Step, ...] = ()
-) -> Iterator[tuple[Any, tuple[_Step, ...]]]:
-    """Yield containers that are not empty tuples, outer ones first, and the way to each."""
+    value: Any, known: Container[int] = (), way: _Way | None = ()
+) -> Iterator[tuple[Any, _Way | None]]:
+    """Yield containers that are not empty tuples, outer ones first, and the way to each.
+
+    None of those whose ids are `known`. Some have no way.
+    """
     kind = type(value)
-    inside: Iterable[tuple[_Step, Any]]
+    if id(value) in known:
+        return
+    inside: Iterable[tuple[_Step | None, Any]]
     if kind in (dict, OrderedDict):
         inside = [((False, key), each) for key, each in value.items()]
-    elif isinstance(value, tuple) or kind is list:
+    elif kind is list or (
+        issubclass(kind, tuple) and (kind is tuple or hasattr(kind, "_fields"))
+    ):
         inside = [((False, index), each) for index, each in enumerate(value)]
-    elif kind in _pytree.SUPPORTED_NODES:
-        inside = ()  # its children may be made as they are asked for
-    elif hasattr(kind, "__dataclass_fields__") and not isinstance(value, type):
-        names = [name for name in kind.__dataclass_fields__ if hasattr(value, name)]
+    elif kind not in _pytree.SUPPORTED_NODES and (names := kinds.fields_of(value)):
         inside = [((True, name), getattr(value, name)) for name in names]
+    elif (found := kinds.laid_out(value)) is not None:
+        inside = [(None, each) for each in found[1]]
+    elif kind in _pytree.SUPPORTED_NODES or kind is set:
+        inside = ()  # its children may be made as they are asked for
     else:
         return
-    if value != ():
-        yield value, steps
+    if not issubclass(kind, tuple) or tuple.__len__(value):
+        yield value, way
+    if kind not in _PLAIN and (attributes := classes.attributes_of(value)) is not None:
+        yield attributes, None
     for step, each in inside:
-        yield from containers_in(each, (*steps, step))
+        further = None if way is None or step is None else (*way, step)
+        yield from containers_in(each, known, further)
 
 
-def held_elsewhere(box: list[Any], args: Any, kwargs: Any) -> str | None:
+def objects_of(parts: tree.Parts) -> set[int]:
+    """Return the ids of objects among the arguments, which are the same in a result."""
+    return set(map(id, (*parts.objects, *parts.leading)))
+
+
+def held_elsewhere(box: list[Any], parts: tree.Parts) -> str | None:
     """Return why a replay may not make the result in the box. None: it may.
 
-    Nobody else may refer to the result itself.
+    Nobody else may refer to the result itself. `parts`: of the arguments.
     """
-    given = {id(each) for each, _ in containers_in((args, kwargs))}
+    known = objects_of(parts)
+    given = {id(each) for each, _ in containers_in((parts.args, parts.kwargs), known)}
     try:
-        made = [each for each, _ in containers_in(box[0]) if id(each) not in given]
+        made = [
+            each for each, _ in containers_in(box[0], known) if id(each) not in given
+        ]
     except RecursionError:
         return "it returns what is too deep, or holds itself"
     if len(set(map(id, made))) < len(made):
@@ -94,34 +114,39 @@ def _by_one() -> int:
 _HELD_BY_ONE = _by_one()
 
 
-def with_arguments(result: Any, args: Any, kwargs: Any) -> Any:
+def with_arguments(result: Any, parts: tree.Parts) -> Any:
     """Return the result, with `tree.GivenBack` in place of containers of the arguments.
 
     Raises Foreign if one is in something that cannot be made anew, or is among the
     arguments twice: of another call's, these may be two.
     """
-    ways: dict[int, tuple[_Step, ...]] = {}
+    known = objects_of(parts)
+    ways: dict[int, _Way | None] = {}
     twice = set()
-    for each, steps in containers_in((args, kwargs)):
-        if len(steps) > 1:  # the arguments themselves are made for each call
+    for each, way in containers_in((parts.args, parts.kwargs), known):
+        if way is None or len(way) > 1:  # the arguments are made for each call
             if id(each) in ways:
                 twice.add(id(each))
-            ways[id(each)] = steps
-    if not any(id(each) in ways for each, _ in containers_in(result)):
+            ways[id(each)] = way
+    if not any(id(each) in ways for each, _ in containers_in(result, known)):
         return result
 
     def replaced(value: Any) -> Any:
         if id(value) in twice:
-            raise tree.Foreign("container that is among the arguments twice")
+            raise tree.Foreign("a container that is among the arguments twice")
         if id(value) in ways:
-            return tree.GivenBack(ways[id(value)])
+            if (way := ways[id(value)]) is None:
+                raise tree.Foreign("a part of an object among the arguments")
+            return tree.GivenBack(way)
         kind = type(value)
         if kind is tuple or kind is list:
             return kind(map(replaced, value))
         if kind in _PLAIN:
             return kind((key, replaced(each)) for key, each in value.items())
-        if any(id(each) in ways for each, _ in containers_in(value)):
-            raise tree.Foreign(f"{kind.__qualname__} that holds a part of an argument")
+        if any(id(each) in ways for each, _ in containers_in(value, known)):
+            raise tree.Foreign(
+                f"a {kind.__qualname__} that holds a part of an argument"
+            )
         return value
 
     return replaced(result)
@@ -138,17 +163,28 @@ def with_shared(
     They are parts of the result, and what places held before. None: one is shared in
     another way.
     """
-    ways = {id(each): (_RESULT, *steps) for each, steps in containers_in(result)}
+    ways: dict[int, _Way | None] = {}
+
+    def note(root: _Way, value: Any) -> None:
+        for each, way in containers_in(value):
+            ways[id(each)] = None if way is None else (*root, *way)
+
+    note((_RESULT,), result)
     pairs = zip(before, values, strict=True)
     for index, (old, new) in enumerate(pairs):
         root = _BEFORE, (False, index)
         if are_items(new):  # what is in it is what the call has set
             ways[id(old)] = root
         else:
-            ways.update({id(each): (*root, *way) for each, way in containers_in(old)})
-    found = [
-        tree.Shared(ways[id(each)]) if id(each) in ways else each for each in values
-    ]
+            note(root, old)
+    found = []
+    for each in values:
+        if id(each) not in ways:
+            found.append(each)
+        elif (steps := ways[id(each)]) is not None:
+            found.append(tree.Shared(steps))
+        else:
+            return None
     made = [id(inner) for each in found for inner, _ in containers_in(each)]
     if len(set(made)) < len(made) or not ways.keys().isdisjoint(made):
         return None

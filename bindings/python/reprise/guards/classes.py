@@ -23,9 +23,9 @@ size_of: Callable[[type], int] = type.__dict__["__basicsize__"].__get__
 _item_of: Callable[[type], int] = type.__dict__["__itemsize__"].__get__
 _place_of_dict: Callable[[type], int] = type.__dict__["__dictoffset__"].__get__
 _weakrefs_of: Callable[[type], int] = type.__dict__["__weakrefoffset__"].__get__
-_flags_of: Callable[[type], int] = type.__dict__["__flags__"].__get__
+flags_of: Callable[[type], int] = type.__dict__["__flags__"].__get__
 _module_of = type.__dict__["__module__"].__get__
-_HEAP_TYPE = 1 << 9
+HEAP_TYPE = 1 << 9
 # Of those in which threads and processes meet, all but locks hold something.
 SHARING = frozenset(
     {"weakref", "threading", "_thread", "queue", "_queue", "asyncio", "multiprocessing"}
@@ -63,7 +63,7 @@ _CALLABLE = ids_of(types.FunctionType, classmethod, staticmethod)
 
 def is_written_in_python(kind: type) -> bool:
     """Its attributes may be set."""
-    return bool(_flags_of(kind) & _HEAP_TYPE)
+    return bool(flags_of(kind) & HEAP_TYPE)
 
 
 def dict_of(kind: type) -> dict[str, Any]:
@@ -177,6 +177,19 @@ def holds_more(kind: type, attributes: int = 0) -> bool:
     return _item_of(kind) != 0 or size_of(kind) > plain
 
 
+def adds_to(kind: type, base: type) -> float:
+    """How many words its objects hold beside those of `base`, a dict and weak references.
+
+    Some dicts and weak references stand before the object.
+    """
+    size = size_of(kind) - size_of(base)
+    if _place_of_dict(kind) and not _place_of_dict(base) and not dict_is_before(kind):
+        size -= tuple.__itemsize__
+    if _weakrefs_of(kind) > 0 and not _weakrefs_of(base):
+        size -= tuple.__itemsize__
+    return size / tuple.__itemsize__
+
+
 def called_unnamed(kind: type) -> frozenset[str]:
     """Methods that operators, `with`, `for` and the like call."""
     return frozenset(
@@ -203,9 +216,14 @@ def managed_dict() -> int:
     return 1 << 4 if sys.version_info >= (3, 11) else 0
 
 
+def has_attributes(kind: type) -> bool:
+    """Its objects have a dictionary, whether or not the class shows it."""
+    return _place_of_dict(kind) != 0
+
+
 def dict_is_before(kind: type) -> bool:
     """See `managed_dict`."""
-    return bool(_flags_of(kind) & managed_dict())
+    return bool(flags_of(kind) & managed_dict())
 
 
 def held_by(value: Any) -> list[Any]:

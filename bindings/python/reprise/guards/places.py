@@ -151,7 +151,7 @@ def held_by(written: Written, parts: Parts, given: _HoldsAny | None) -> Held:
     # No key tells whether one of these is an argument, too, that is read behind a change.
     if parts.kwargs or given or not LEAVES.issuperset(map(type, parts.args)):
         ids = seen or _containers_of(written)
-        if holds_any((parts.args, parts.kwargs), ids, parts.objects) or (
+        if holds_any((parts.args, parts.kwargs), ids, [*parts.objects, *parts.leading]) or (
             given and given.holds_any(ids)
         ):
             return Held(reason=_IS_AN_ARGUMENT)

@@ -5,62 +5,51 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import sys
 import types
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree
 
 from reprise.guards import classes
+from reprise.guards.constants import (
+    PLAIN,
+    Constant,
+    constant,
+    is_found,
+    is_made_alike,
+)
+from reprise.guards.kinds import (
+    CLOSED,
+    MAY_LEAD,
+    NAMESPACES,
+    fields_of,
+    laid_out,
+    leads_on,
+)
+from reprise.guards.layouts import Layout, why_not_made
 from reprise.guards.tokens import bits_of, from_bits
 
 # What two values of one form have in common: hashable, equal where both are alike.
 Form = Any
 
 _TENSORS = {torch.Tensor: 0, torch.nn.Parameter: 2, torch.nn.Buffer: 3}
-_CONSTANTS = frozenset(
-    {
-        bool,
-        int,
-        str,
-        bytes,
-        type(None),
-        type(...),
-        torch.dtype,
-        torch.device,
-        torch.layout,
-        torch.memory_format,
-        torch.Size,
-    }
-)
+_SIMPLE_KEYS = (str, int, bool)
 
-
-LEAVES = frozenset({*_TENSORS, *_CONSTANTS, float})  # types that hold nothing
+LEAVES = frozenset({*_TENSORS, *PLAIN, float})  # types that hold nothing
 _MOST_DEEP = 64
 _PLAIN = frozenset({tuple, list, dict})  # they have no attributes
-
-# Code, and what torch's code changes in each call: the callable leads to one of these
-# among its arguments as to one in its closure.
-_LEADING = (
-    torch.nn.Module,
-    torch.optim.Optimizer,
-    torch.optim.lr_scheduler.LRScheduler,
-    torch.amp.GradScaler,
-    torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket,
-    types.FunctionType,
-    types.ModuleType,
-    type,
-)
-# What objects of these packages hold is not in their attributes.
-_CLOSED = frozenset({"torch", "numpy", *sys.stdlib_module_names} - {"__main__"})
+_VIEWS = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
 
 
 class Foreign(TypeError):
-    """Something among them is of a type that nobody knows how to take apart."""
+    """Something among them is of a type that nobody knows how to take apart.
+
+    The text is a noun with its article, and what helps.
+    """
 
 
 class Parts:
@@ -70,6 +59,8 @@ class Parts:
         *("args", "kinds", "known", "kwargs", "leading", "numbers", "objects"),
         "tensors",
     )
+
+    makes = False  # objects anew, in results; see `layouts`
 
     def __init__(self, *, known: Parts | None = None) -> None:
         """`known`: of results, a call's parts, whose objects alone may be in them.
@@ -90,6 +81,13 @@ class Parts:
         self.kwargs: dict[str, Any] = {}
 
 
+class Made(Parts):
+    """What the result of a region's call was taken apart into."""
+
+    __slots__ = ()
+    makes = True
+
+
 def flatten(value: Any, parts: Parts) -> Form:
     """The form of `value`; what it holds is added to `parts`. Raises Foreign."""
     kind = type(value)
@@ -101,7 +99,7 @@ def flatten(value: Any, parts: Parts) -> Form:
         return 1
     if kind is complex:
         return kind, bits_of(value)
-    if kind in _CONSTANTS:
+    if kind in PLAIN:
         return kind, value
     if kind is float:
         return kind, bits_of(value)
@@ -124,7 +122,8 @@ def holds_any(
     """Return whether an argument is, or holds, an object with one of these ids.
 
     Or one whose attributes stand in a dictionary with one of them, but for `objects`,
-    which are told from others.
+    which are told from others. Not what the callable leads to, and what counts by what
+    it holds (`Parts.objects`).
     """
     kind = type(value)
     if kind in LEAVES:
@@ -134,66 +133,99 @@ def holds_any(
     is_taken_apart = kind not in _PLAIN and not any([each is value for each in objects])
     if is_taken_apart and id(classes.attributes_of(value)) in ids:
         return True
-    inner: Iterable[Any] = ()
-    if isinstance(value, dict):
-        inner = dict.values(value)
-    elif isinstance(value, (tuple, list)):
-        inner = value
-    elif kind in _pytree.SUPPORTED_NODES:
-        inner = _pytree.SUPPORTED_NODES[kind].flatten_fn(value)[0]
-    elif dataclasses.is_dataclass(kind):
-        names = [field.name for field in dataclasses.fields(kind)]
-        inner = [getattr(value, name) for name in names if hasattr(value, name)]
+    inner = _held_by(kind, value)
     return any([holds_any(each, ids, objects, deep + 1) for each in inner])
+
+
+def _held_by(kind: type, value: Any) -> list[Any]:
+    inner: list[Any] = []
+    if isinstance(value, dict):
+        inner = [*dict.values(value)]
+    elif isinstance(value, (tuple, list)):
+        inner = [*value]
+    elif kind is types.MethodType:
+        return [value.__func__, value.__self__]
+    elif kind is functools.partial:
+        inner = [value.func, value.args, value.keywords]
+    elif issubclass(kind, MAY_LEAD) and leads_on(value):
+        return []
+    if kind in _pytree.SUPPORTED_NODES:
+        inner += _pytree.SUPPORTED_NODES[kind].flatten_fn(value)[0]
+    if (names := fields_of(value)) is not None:
+        return inner + [getattr(value, name) for name in names]
+    if not classes.has_references(kind) and (found := laid_out(value)) is not None:
+        inner += found[1]
+    return inner
 
 
 def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
     if kind is GivenBack or kind is Shared:
         return value
-    if isinstance(value, enum.Enum):
-        hash(value)
+    if issubclass(kind, enum.Enum):  # it may say that it is of another class
         parts.kinds.append(kind)
-        return kind, value
+        return kind, constant(value)
     if kind in _pytree.SUPPORTED_NODES:
+        # Of a class that is written in Python, what it holds beside its children counts, too.
+        if (
+            classes.flags_of(kind) & classes.HEAP_TYPE
+            and (parts.known is None or parts.makes)
+            and (found := laid_out(value)) is not None
+        ):
+            return _flatten_laid_out(value, found, parts)
         children, context = _pytree.SUPPORTED_NODES[kind].flatten_fn(value)
         return kind, Context(context), _all(children, parts)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         if getattr(value, "__dict__", None):
-            raise Foreign(f"{classes.name_of(kind)} with attributes")
+            raise Foreign(f"a {classes.name_of(kind)} with attributes")
         parts.kinds.append(kind)
         return kind, "fields", _all(value, parts)
-    if dataclasses.is_dataclass(kind) and not issubclass(kind, (dict, tuple, list)):
-        names = tuple(field.name for field in dataclasses.fields(kind))
-        slots = {name for name, _ in classes.slots_of(kind)}
-        if (
-            slots <= set(names)
-            and all(hasattr(value, name) for name in names)
-            and (
-                set(getattr(value, "__dict__", ())) <= set(names)
-                and not classes.holds_more(kind, len(slots))
-            )
-        ):
-            parts.kinds.append(kind)
-            return kind, names, _all([getattr(value, name) for name in names], parts)
+    if (
+        hasattr(kind, "__dataclass_fields__")
+        and (names := fields_of(value)) is not None
+    ):
+        parts.kinds.append(kind)
+        return kind, names, _all([getattr(value, name) for name in names], parts)
     if parts.known is None:
         if kind is types.MethodType:  # it is made anew wherever it is asked for
             return kind, "calls", _all((value.__func__, value.__self__), parts)
         if kind is functools.partial and not value.__dict__:
             held = value.func, value.args, value.keywords
             return kind, "calls", _all(held, parts)
-    return kind, _place(value, parts)
+    if (place := _place(value, parts)) is not None:
+        return kind, place
+    if (known := constant(value)) is not None:
+        if kind is set and parts.known is not None:
+            _check_made(value, parts)
+        return kind, known
+    return _flatten_attributes(kind, value, parts)
 
 
-def leads_on(value: Any) -> bool:
-    """Whether it counts as what a closure leads to does: by what code names of it.
+def _check_made(value: set[Any], parts: Parts) -> None:
+    if not parts.makes:
+        raise Foreign("a builtins.set")
+    if weakref.getweakrefcount(value) or not is_made_alike(value):
+        raise Foreign("a set that has held others, too (return a copy of it)")
 
-    An object that is not, among the arguments, counts by what it holds.
-    """
+
+def _flatten_attributes(kind: type, value: Any, parts: Parts) -> Form:
+    """Of an object that nobody knows from another one which holds the same."""
+    found = None
+    if parts.makes or (parts.known is None and not classes.has_references(kind)):
+        found = laid_out(value)
+    if found is None:
+        raise Foreign(f"a {classes.name_of(kind)}{_remedy(value, parts)}")
+    return _flatten_laid_out(value, found, parts)
+
+
+def _flatten_laid_out(
+    value: Any, found: tuple[Layout, list[Any]], parts: Parts
+) -> Form:
     kind = type(value)
-    if issubclass(kind, types.BuiltinFunctionType):  # else a method of something
-        of = value.__self__
-        return of is None or isinstance(of, (type, types.ModuleType))
-    return issubclass(kind, _LEADING)
+    if parts.known is not None and (why := why_not_made(value)) is not None:
+        raise Foreign(f"a {classes.name_of(kind)} {why}{_remedy(value, parts)}")
+    parts.kinds.append(kind)
+    layout, values = found
+    return Layout, layout, _all(values, parts)
 
 
 class GivenBack:
@@ -256,34 +288,67 @@ class Place:
         return hash(self.index)
 
 
-def _place(value: Any, parts: Parts) -> Place:
-    """Of an object that can be looked into, and is not kept by that."""
+def _place(value: Any, parts: Parts) -> Place | None:
+    """Of an object that can be looked into, and is not kept by that. None: of others."""
     kind = type(value)
     of = parts if parts.known is None else parts.known
-    for leads, among in ((False, of.objects), (True, of.leading)):
-        for index, each in enumerate(among):
-            if each is value:
-                return Place(index, leads)
+    for index, each in enumerate(of.objects):
+        if each is value:
+            return Place(index, False)
+    for index, each in enumerate(of.leading):
+        if each is value:
+            return Place(index, True)
     if parts.known is not None or not classes.has_references(kind):
-        raise Foreign(classes.name_of(kind))
-    if leads_on(value):
+        return None
+    if issubclass(kind, MAY_LEAD) and leads_on(value):
         parts.leading = [*parts.leading, value]
         return Place(len(parts.leading) - 1, True)
     if (
         not isinstance(getattr(value, "__dict__", None), dict)
         or isinstance(value, (torch.Tensor, Iterator))
-        or classes.root_of(kind) in _CLOSED
+        or (classes.root_of(kind) in CLOSED and kind not in NAMESPACES)
     ):
-        raise Foreign(classes.name_of(kind))
+        return None
     parts.objects.append(value)
     return Place(len(parts.objects) - 1, False)
 
 
+def _remedy(value: Any, parts: Parts) -> str:
+    """What helps where such a value is among arguments, or is returned."""
+    kind = type(value)
+    if parts.known is not None:
+        what = " (return tensors, constants, and containers that the call makes)"
+        return what if parts.makes else ""
+    if isinstance(value, (Iterator, *_VIEWS)):
+        return " (give a list of what it yields)"
+    if any(classes.name_of(base) == "numpy.ndarray" for base in classes.mro_of(kind)):
+        return " (give it as a tensor, by torch.from_numpy)"
+    if isinstance(value, (bytearray, memoryview)):
+        return " (give it as a tensor, by torch.frombuffer)"
+    if kind is torch.Generator:  # it cannot be referred to weakly
+        return " (let the callable's closure hold it)"
+    if isinstance(value, types.BuiltinFunctionType):
+        return " of an object (give the object, and name the method inside)"
+    return " (give what is taken of it, as tensors, numbers and texts)"
+
+
 def _keys(value: dict[Any, Any]) -> tuple[Any, ...]:
     for key in value:
-        if type(key) not in (str, int, bool):
-            raise Foreign(f"a dict with a key of type {type(key).__qualname__}")
+        if type(key) not in _SIMPLE_KEYS:
+            return tuple(map(_key, value))
     return tuple(value)
+
+
+def _key(key: Any) -> Any:
+    if type(key) in _SIMPLE_KEYS:
+        return key
+    known = constant(key)
+    if known is None or not is_found(key):
+        raise Foreign(
+            f"a dict with a key that is a {classes.name_of(type(key))} (take texts, "
+            "numbers, members of an enum, or tuples of them)"
+        )
+    return known
 
 
 def _all(values: Any, parts: Parts) -> tuple[Form, ...]:
@@ -324,6 +389,11 @@ def builder(form: Form) -> Builder:
         return lambda _, call: place.of(call)
     if len(rest) == 1:
         value = from_bits(rest[0]) if kind in (float, complex) else rest[0]
+        if isinstance(value, Constant):
+            value = value.value
+        if kind is set:
+            elements: Any = value
+            return lambda _, __: set(elements)
         return lambda _, __: value
     how, children = rest
     parts = [builder(each) for each in children]
@@ -332,6 +402,8 @@ def builder(form: Form) -> Builder:
         return lambda tensors, call: unflatten(
             [part(tensors, call) for part in parts], how.context
         )
+    if isinstance(how, Layout):
+        return lambda tensors, call: how.make([part(tensors, call) for part in parts])
     if how == "calls":
         return lambda tensors, call: _calling(
             kind, [part(tensors, call) for part in parts]
@@ -344,7 +416,7 @@ def builder(form: Form) -> Builder:
         return lambda tensors, call: _dataclass(
             kind, how, [part(tensors, call) for part in parts]
         )
-    keys = [key for _, key in how]
+    keys = [key.value if type(key) is Constant else key for _, key in how]
     return lambda tensors, call: kind(
         zip(keys, [part(tensors, call) for part in parts], strict=True)
     )

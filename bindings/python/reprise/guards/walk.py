@@ -149,7 +149,8 @@ class Walk:
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """All of them; those that are arguments live as long as a call."""
-        return [*map(_referent, self._data.optimizers)]
+        found = self._data.optimizers
+        return [*map(_referent, found)] if found else []
 
     @property
     def kinds(self) -> list[type]:

@@ -37,7 +37,7 @@ def calling_again(
         args, *kwargs = [part(left, nothing) for part in parts]
         with recording(), saved.hooks():
             result = fn(*args, **(kwargs[0] if kwargs else {}))
-        given_back = tree.Parts()
+        given_back = tree.Made(known=tree.Parts())
         tree.flatten(result, given_back)
         tracked = [each for each in given_back.tensors if each.requires_grad]
         return graphs_of(saved, sorted(tracked, key=age_of), tensors)
