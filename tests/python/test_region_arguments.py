@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import reprise
 import torch
+from reprise._region import Region
 from torch import nn
 from torch.nn import functional as F
 from watching import assert_same_bits
@@ -514,13 +515,18 @@ def test_namespaces(device: str, made: Callable[[float], Any]) -> None:
     assert report.replayed >= 2 * (CALLS - 2), str(report)
 
 
-def test_objects_with_slots(device: str) -> None:
+class Referred(Slotted):
+    __slots__ = ("__weakref__",)
+
+
+@pytest.mark.parametrize("kind", [Slotted, Referred])
+def test_objects_with_slots(device: str, kind: type[Slotted]) -> None:
     def run(x: torch.Tensor, held: Slotted) -> torch.Tensor:
         return held.value() + x * hasattr(held, "unset")
 
     def steps(called: Any) -> Iterator[Any]:
         for index in range(3 * CALLS):
-            held = Slotted(2.0, torch.randn(3).to(device))
+            held = kind(2.0, torch.randn(3).to(device))
             if index >= 2 * CALLS:
                 held.unset = 1
             yield called(torch.randn(3).to(device), held)
@@ -607,3 +613,72 @@ def test_a_number_that_is_returned(device: str) -> None:
         assert fast(x)[1] == x.sum().item()
     reasons = fast.explain().reasons
     assert any("read it behind the call" in why for why in reasons), str(reasons)
+
+
+def test_scalars_that_are_others_in_each_call(device: str) -> None:
+    """Python's floats may be, NumPy's are constants."""
+    for kind, replayed in ((np.float64, False), (float, True)):
+        fast: Any = reprise.region(lambda x, by: x * by)
+        for index in range(300):
+            x, by = torch.randn(3).to(device), kind(index + 0.5)
+            assert_same_bits(fast(x, by), x * by)
+        report = fast.explain()
+        assert bool(report.replayed) == replayed, str(report)
+        assert replayed or "NumPy's as Python's own" in str(report.reasons)
+
+
+def test_code_that_nobody_walks_from(device: str) -> None:
+    """Of a graph that Dynamo guards, no code is read: what its arguments lead to is unknown."""
+    net = make_net(device)
+    fast: Any = Region(lambda called, x: called(x), guarded=True)
+    with torch.no_grad():
+        for index in range(CALLS):
+            x = torch.randn(5, 4).to(device)
+            if index == CALLS // 2:
+                net[0] = nn.Linear(4, 8).to(device)  # type: ignore[index]
+            assert_same_bits(fast(net, x), net(x))
+    report = fast.explain()
+    assert report.replayed == 0 and "let it lead to that" in str(report)
+
+
+def test_an_attribute_that_torch_alone_reads(device: str) -> None:
+    """All that an object holds counts, also where it holds a function."""
+
+    class Base:
+        has_rsample = True
+
+        def __init__(self) -> None:
+            self.batch_shape = torch.Size([3])
+            self.event_shape = torch.Size([])
+            self.function = own
+
+    def use(base: Any, x: torch.Tensor) -> torch.Tensor:
+        made = torch.distributions.Independent(base, 1, validate_args=False)
+        return x * (len(made._event_shape) + made._event_shape.numel())
+
+    def steps(run: Any) -> Iterator[Any]:
+        base = Base()
+        for shape in ([], [2]):
+            base.event_shape = torch.Size(shape)
+            for _ in range(CALLS):
+                yield run(base, torch.randn(3).to(device))
+
+    assert run_both(steps, use).replayed >= CALLS
+
+
+def test_attributes_that_are_read_by_their_state(device: str) -> None:
+    class Config:
+        by = 1.0
+
+    config = Config()
+
+    def by_state(x: torch.Tensor) -> torch.Tensor:
+        return x * config.__reduce_ex__(2)[2]["b" + "y"]
+
+    def steps(run: Any) -> Iterator[Any]:
+        for by in (2.0, 3.0):
+            config.by = by
+            for _ in range(CALLS):
+                yield run(torch.randn(3).to(device))
+
+    assert run_both(steps, by_state).replayed >= CALLS

@@ -207,6 +207,9 @@ class Region:
         of = objects or leading
         if not self._objects.are_worth_it(of):
             return None
+        if self._guarded and leading:  # without a walk no code names what they hold
+            self._standing.note("an argument is code, or a module: let it lead to that")
+            return None
         made: Region | Given | None = self._objects.data_of(objects)
         if made is None:
             made = Region(

@@ -118,7 +118,8 @@ class Structures(dict[Any, Structure]):
             self._standing.note_guard("structure of the arguments")
         if self.fruitless > _MOST_FRUITLESS:
             self._standing.turn_off(
-                "its arguments are others in each call (give numbers as tensors)"
+                "its arguments are others in each call (give numbers as tensors, or floats "
+                "that are NumPy's as Python's own)"
             )
         # The oldest go. Other threads add and drop meanwhile, hence a copy.
         for oldest in list(self)[: 1 - _MOST_STRUCTURES]:

@@ -22,6 +22,7 @@ READ_ALL = frozenset(
         *("setattr", "delattr", "dir", "getattr_static", "format", "format_map"),
         *("eval", "exec", "dumps", "f_globals", "f_locals"),
         *("__setattr__", "__delattr__"),
+        *("__getstate__", "__reduce__", "__reduce_ex__"),
     }
 )
 # Likewise, whatever the program calls them.

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from reprise.guards.inside import holds_any
 from reprise.guards.tokens import MISSING
-from reprise.guards.tree import LEAVES, Parts, Shared, holds_any
+from reprise.guards.tree import LEAVES, Parts, Shared
 
 _MOST_DEEP = 8  # tuples in tuples
 _OTHER = object()  # no kind that a place may hold
@@ -151,9 +152,9 @@ def held_by(written: Written, parts: Parts, given: _HoldsAny | None) -> Held:
     # No key tells whether one of these is an argument, too, that is read behind a change.
     if parts.kwargs or given or not LEAVES.issuperset(map(type, parts.args)):
         ids = seen or _containers_of(written)
-        if holds_any((parts.args, parts.kwargs), ids, [*parts.objects, *parts.leading]) or (
-            given and given.holds_any(ids)
-        ):
+        if holds_any(
+            (parts.args, parts.kwargs), ids, [*parts.objects, *parts.leading]
+        ) or (given and given.holds_any(ids)):
             return Held(reason=_IS_AN_ARGUMENT)
     return Held(written, tuple(values), tensors, tuple(kinds))
 

@@ -8,7 +8,7 @@ import functools
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -40,8 +40,6 @@ _TENSORS = {torch.Tensor: 0, torch.nn.Parameter: 2, torch.nn.Buffer: 3}
 _SIMPLE_KEYS = (str, int, bool)
 
 LEAVES = frozenset({*_TENSORS, *PLAIN, float})  # types that hold nothing
-_MOST_DEEP = 64
-_PLAIN = frozenset({tuple, list, dict})  # they have no attributes
 _VIEWS = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
 
 
@@ -116,48 +114,6 @@ def is_tensor(kind: type) -> bool:
     return kind in _TENSORS
 
 
-def holds_any(
-    value: Any, ids: Container[int], objects: Sequence[Any] = (), deep: int = 0
-) -> bool:
-    """Return whether an argument is, or holds, an object with one of these ids.
-
-    Or one whose attributes stand in a dictionary with one of them, but for `objects`,
-    which are told from others. Not what the callable leads to, and what counts by what
-    it holds (`Parts.objects`).
-    """
-    kind = type(value)
-    if kind in LEAVES:
-        return False
-    if id(value) in ids or deep > _MOST_DEEP:
-        return True
-    is_taken_apart = kind not in _PLAIN and not any([each is value for each in objects])
-    if is_taken_apart and id(classes.attributes_of(value)) in ids:
-        return True
-    inner = _held_by(kind, value)
-    return any([holds_any(each, ids, objects, deep + 1) for each in inner])
-
-
-def _held_by(kind: type, value: Any) -> list[Any]:
-    inner: list[Any] = []
-    if isinstance(value, dict):
-        inner = [*dict.values(value)]
-    elif isinstance(value, (tuple, list)):
-        inner = [*value]
-    elif kind is types.MethodType:
-        return [value.__func__, value.__self__]
-    elif kind is functools.partial:
-        inner = [value.func, value.args, value.keywords]
-    elif issubclass(kind, MAY_LEAD) and leads_on(value):
-        return []
-    if kind in _pytree.SUPPORTED_NODES:
-        inner += _pytree.SUPPORTED_NODES[kind].flatten_fn(value)[0]
-    if (names := fields_of(value)) is not None:
-        return inner + [getattr(value, name) for name in names]
-    if not classes.has_references(kind) and (found := laid_out(value)) is not None:
-        inner += found[1]
-    return inner
-
-
 def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
     if kind is GivenBack or kind is Shared:
         return value
@@ -210,7 +166,8 @@ def _check_made(value: set[Any], parts: Parts) -> None:
 def _flatten_attributes(kind: type, value: Any, parts: Parts) -> Form:
     """Of an object that nobody knows from another one which holds the same."""
     found = None
-    if parts.makes or (parts.known is None and not classes.has_references(kind)):
+    is_object = classes.has_references(kind) and classes.has_attributes(kind)
+    if parts.makes or (parts.known is None and not is_object):
         found = laid_out(value)
     if found is None:
         raise Foreign(f"a {classes.name_of(kind)}{_remedy(value, parts)}")

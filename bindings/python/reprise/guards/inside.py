@@ -1,0 +1,59 @@
+"""What is inside of arguments, as far as it is neither led to nor counts by itself."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Container, Sequence
+from typing import Any
+
+from torch.utils import _pytree
+
+from reprise.guards import classes
+from reprise.guards.kinds import MAY_LEAD, fields_of, laid_out, leads_on
+from reprise.guards.tree import LEAVES
+
+_MOST_DEEP = 64
+_PLAIN = frozenset({tuple, list, dict})  # they have no attributes
+
+
+def holds_any(
+    value: Any, ids: Container[int], objects: Sequence[Any] = (), deep: int = 0
+) -> bool:
+    """Return whether an argument is, or holds, an object with one of these ids.
+
+    Or one whose attributes stand in a dictionary with one of them, but for `objects`,
+    which are told from others. Not what the callable leads to, and what counts by what
+    it holds (`Parts.objects`).
+    """
+    kind = type(value)
+    if kind in LEAVES:
+        return False
+    if id(value) in ids or deep > _MOST_DEEP:
+        return True
+    is_taken_apart = kind not in _PLAIN and not any([each is value for each in objects])
+    if is_taken_apart and id(classes.attributes_of(value)) in ids:
+        return True
+    inner = _held_by(kind, value)
+    return any([holds_any(each, ids, objects, deep + 1) for each in inner])
+
+
+def _held_by(kind: type, value: Any) -> list[Any]:
+    inner: list[Any] = []
+    if isinstance(value, dict):
+        inner = [*dict.values(value)]
+    elif isinstance(value, (tuple, list)):
+        inner = [*value]
+    elif kind is types.MethodType:
+        return [value.__func__, value.__self__]
+    elif kind is functools.partial:
+        inner = [value.func, value.args, value.keywords]
+    elif issubclass(kind, MAY_LEAD) and leads_on(value):
+        return []
+    if kind in _pytree.SUPPORTED_NODES:
+        inner += _pytree.SUPPORTED_NODES[kind].flatten_fn(value)[0]
+    if (names := fields_of(value)) is not None:
+        return inner + [getattr(value, name) for name in names]
+    if not classes.has_references(kind) and (found := laid_out(value)) is not None:
+        inner += found[1]
+    return inner
