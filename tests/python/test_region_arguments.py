@@ -7,10 +7,12 @@ by all that it is.
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
 import enum
 import functools
 import gc
+import inspect
 import math
 import types
 import weakref
@@ -682,3 +684,53 @@ def test_attributes_that_are_read_by_their_state(device: str) -> None:
                 yield run(torch.randn(3).to(device))
 
     assert run_both(steps, by_state).replayed >= CALLS
+
+
+class Settings:
+    def __init__(self) -> None:
+        self.by = 2.0
+
+
+HIDDEN = types.SimpleNamespace(copied=copy.copy)
+
+
+def copied_by_an_import(settings: Settings, x: torch.Tensor) -> Any:
+    import copy as inner
+
+    return x * 2, inner.copy(settings)
+
+
+def copied_by_a_name_that_is_imported(settings: Settings, x: torch.Tensor) -> Any:
+    from copy import copy as inner
+
+    return x * 2, inner(settings)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda settings, x: (x * 2, copy.copy(settings)),
+        lambda settings, x: (x * 2, copy.deepcopy(settings)),
+        lambda settings, x: x * dict(inspect.getmembers(settings))["b" + "y"],
+        lambda settings, x: x * dict(inspect.getmembers_static(settings))["b" + "y"],
+        lambda settings, x: (x * 2, *map(copy.copy, [settings])),
+        lambda settings, x: (x * 2, HIDDEN.copied(settings)),
+        copied_by_an_import,
+        copied_by_a_name_that_is_imported,
+    ],
+)
+def test_attributes_that_nobody_names(device: str, fn: Callable[..., Any]) -> None:
+    settings = Settings()
+
+    def use(x: torch.Tensor) -> Any:
+        return fn(settings, x)
+
+    def steps(run: Any) -> Iterator[Any]:
+        for by in (2.0, 3.0):
+            settings.by = by
+            for _ in range(CALLS):
+                got = run(torch.randn(3).to(device))
+                tensor, *made = got if isinstance(got, tuple) else (got,)
+                yield tensor, [torch.tensor(each.by) for each in made]
+
+    assert run_both(steps, use).replayed >= CALLS

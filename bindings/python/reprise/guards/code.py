@@ -23,12 +23,20 @@ READ_ALL = frozenset(
         *("eval", "exec", "dumps", "f_globals", "f_locals"),
         *("__setattr__", "__delattr__"),
         *("__getstate__", "__reduce__", "__reduce_ex__"),
+        *("deepcopy", "getmembers", "getmembers_static"),
     }
 )
-# Likewise, whatever the program calls them.
-READERS = (
-    *(getattr, setattr, delattr, vars, inspect.getmembers, copy.copy, copy.deepcopy),
-    *(dataclasses.asdict, dataclasses.astuple, dataclasses.replace),
+# Likewise, whatever the program calls them; and what holds `copy`, a common name.
+_READERS = frozenset(
+    map(
+        id,
+        (
+            *(getattr, setattr, delattr, vars, inspect.getmembers, copy),
+            *(inspect.getmembers_static, inspect.getattr_static),
+            *(copy.copy, copy.deepcopy),
+            *(dataclasses.asdict, dataclasses.astuple, dataclasses.replace),
+        ),
+    )
 )
 # Descriptors, and what they make of an object, that do so.
 SETTERS = frozenset({"__setattr__", "__delattr__", "__getattribute__"})
@@ -150,6 +158,11 @@ def named_by(code: types.CodeType) -> Named:
         tuple(imports),
         None if by_text is None else frozenset(by_text),
     )
+
+
+def is_reader(value: Any) -> bool:
+    """Code that names it reads or sets attributes whose names it does not say."""
+    return id(value) in _READERS
 
 
 def codes_in(code: types.CodeType) -> tuple[types.CodeType, ...]:

@@ -16,8 +16,8 @@ from reprise.guards import classes
 from reprise.guards.code import (
     MATH,
     READ_ALL,
-    READERS,
     SETTERS,
+    is_reader,
     named_by,
     named_by_getter,
 )
@@ -40,7 +40,6 @@ _EVALUATES = frozenset({"eval", "exec"})
 # So may what a dictionary of globals is given by these.
 _UPDATES = frozenset({"update", "setdefault", "__setitem__", "__ior__"})
 _OF_NOBODY = classes.ids_of(types.ModuleType, type(None))
-_READERS = frozenset(map(id, READERS))
 _SET = classes.ids_of(
     types.WrapperDescriptorType, types.MethodWrapperType, types.FunctionType
 )
@@ -212,7 +211,7 @@ class CodeFollower:
             and value.__name__ in SETTERS
             and not is_own_function(value)
         )
-        if sets or id(value) in _READERS:
+        if sets or is_reader(value):
             self._trail.by_program.add("getattr")
         if kind is types.FunctionType or kind is types.BuiltinFunctionType:
             root = str(value.__module__).partition(".")[0]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from reprise._frames import is_programs
+from reprise.guards.code import is_reader
 from reprise.guards.holders import Holder
 from reprise.guards.names import Names, Scope, Scopes
 from reprise.guards.places import Written
@@ -211,6 +212,8 @@ class Trail:
         if key in names.apart or (id(names.of), key) in self.apart:
             return
         names.done[key] = domain
+        if domain is Domain.PROGRAM and is_reader(value):
+            self.by_program.add("getattr")
         if names.leads_on or is_own_function(value):
             self.add(f"{names.name}.{key}", value, domain)
 
