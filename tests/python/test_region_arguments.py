@@ -17,7 +17,7 @@ import math
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import reprise
@@ -734,3 +734,34 @@ def test_attributes_that_nobody_names(device: str, fn: Callable[..., Any]) -> No
                 yield tensor, [torch.tensor(each.by) for each in made]
 
     assert run_both(steps, use).replayed >= CALLS
+
+
+class First(NamedTuple):
+    """It says that it holds its first field alone."""
+
+    of: Any
+    by: Any
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self.of
+
+    def __getitem__(self, key: Any) -> Any:
+        return tuple.__getitem__(self, 0)
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_fields_that_a_class_hides(device: str) -> None:
+    def use(pair: First, x: torch.Tensor) -> Any:
+        return pair.of * pair.by[0], First(x * 2, [x]), pair.by
+
+    fast: Any = reprise.region(use)
+    for by in (2, 3):
+        for _ in range(CALLS):
+            pair = First(torch.randn(3).to(device), [by])
+            x = torch.randn(3).to(device)
+            scaled, made, given = fast(pair, x)
+            assert_same_bits([scaled, made.of, *made.by], [pair.of * by, x * 2, x])
+            assert given is pair.by
+    assert fast.explain().replayed >= 2 * CALLS - 4, str(fast.explain())

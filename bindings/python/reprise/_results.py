@@ -17,6 +17,7 @@ from torch.utils import _pytree
 
 from reprise.guards import classes, kinds, tree
 from reprise.guards.places import are_items
+from reprise.guards.ways import GivenBack, Shared
 
 _Step = tuple[bool, Any]
 _Way = tuple[_Step, ...]
@@ -39,7 +40,9 @@ def containers_in(
     elif kind is list or (
         issubclass(kind, tuple) and (kind is tuple or hasattr(kind, "_fields"))
     ):
-        inside = [((False, index), each) for index, each in enumerate(value)]
+        # A class with fields may say that it holds something else.
+        items = list.__iter__(value) if kind is list else tuple.__iter__(value)
+        inside = [((False, index), each) for index, each in enumerate(items)]
     elif kind not in _pytree.SUPPORTED_NODES and (names := kinds.fields_of(value)):
         inside = [((True, name), getattr(value, name)) for name in names]
     elif (found := kinds.laid_out(value)) is not None:
@@ -115,7 +118,7 @@ _HELD_BY_ONE = _by_one()
 
 
 def with_arguments(result: Any, parts: tree.Parts) -> Any:
-    """Return the result, with `tree.GivenBack` in place of containers of the arguments.
+    """Return the result, with `GivenBack` in place of containers of the arguments.
 
     Raises Foreign if one is in something that cannot be made anew, or is among the
     arguments twice: of another call's, these may be two.
@@ -137,7 +140,7 @@ def with_arguments(result: Any, parts: tree.Parts) -> Any:
         if id(value) in ways:
             if (way := ways[id(value)]) is None:
                 raise tree.Foreign("a part of an object among the arguments")
-            return tree.GivenBack(way)
+            return GivenBack(way)
         kind = type(value)
         if kind is tuple or kind is list:
             return kind(map(replaced, value))
@@ -152,13 +155,13 @@ def with_arguments(result: Any, parts: tree.Parts) -> Any:
     return replaced(result)
 
 
-_RESULT, _BEFORE = (False, 0), (False, 1)  # see `tree.Shared`
+_RESULT, _BEFORE = (False, 0), (False, 1)  # see `Shared`
 
 
 def with_shared(
     result: Any, before: tuple[Any, ...], values: tuple[Any, ...]
 ) -> tuple[Any, ...] | None:
-    """Return what a call sets, with `tree.Shared` where that is one tuple with others.
+    """Return what a call sets, with `Shared` where that is one tuple with others.
 
     They are parts of the result, and what places held before. None: one is shared in
     another way.
@@ -182,7 +185,7 @@ def with_shared(
         if id(each) not in ways:
             found.append(each)
         elif (steps := ways[id(each)]) is not None:
-            found.append(tree.Shared(steps))
+            found.append(Shared(steps))
         else:
             return None
     made = [id(inner) for each in found for inner, _ in containers_in(each)]

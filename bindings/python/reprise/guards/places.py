@@ -10,7 +10,8 @@ import torch
 
 from reprise.guards.inside import holds_any
 from reprise.guards.tokens import MISSING
-from reprise.guards.tree import LEAVES, Parts, Shared
+from reprise.guards.tree import LEAVES, Parts
+from reprise.guards.ways import Shared
 
 _MOST_DEEP = 8  # tuples in tuples
 _OTHER = object()  # no kind that a place may hold

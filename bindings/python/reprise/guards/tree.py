@@ -32,6 +32,7 @@ from reprise.guards.kinds import (
 )
 from reprise.guards.layouts import Layout, why_not_made
 from reprise.guards.tokens import bits_of, from_bits
+from reprise.guards.ways import GivenBack, Shared
 
 # What two values of one form have in common: hashable, equal where both are alike.
 Form = Any
@@ -134,7 +135,7 @@ def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
         if getattr(value, "__dict__", None):
             raise Foreign(f"a {classes.name_of(kind)} with attributes")
         parts.kinds.append(kind)
-        return kind, "fields", _all(value, parts)
+        return kind, "fields", _all(tuple.__iter__(value), parts)
     if (
         hasattr(kind, "__dataclass_fields__")
         and (names := fields_of(value)) is not None
@@ -183,42 +184,6 @@ def _flatten_laid_out(
     parts.kinds.append(kind)
     layout, values = found
     return Layout, layout, _all(values, parts)
-
-
-class GivenBack:
-    """A container among the arguments, in a result: by the way that leads to it."""
-
-    __slots__ = ("steps",)
-
-    def __init__(self, steps: tuple[tuple[bool, Any], ...]) -> None:
-        """Each is an attribute's name, or a key or index; True: an attribute's."""
-        self.steps = steps
-
-    def of(self, arguments: Any) -> Any:
-        """It, in these."""
-        value = arguments
-        for is_attribute, key in self.steps:
-            value = getattr(value, key) if is_attribute else value[key]
-        return value
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, GivenBack)
-            and type(other) is type(self)
-            and self.steps == other.steps
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.steps)
-
-
-class Shared(GivenBack):
-    """What a call sets, that is a part of its result, or what was set before.
-
-    By the way that leads to it from both; see `set_to`.
-    """
-
-    __slots__ = ()
 
 
 class Place:
