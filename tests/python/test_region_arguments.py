@@ -765,3 +765,73 @@ def test_fields_that_a_class_hides(device: str) -> None:
             assert_same_bits([scaled, made.of, *made.by], [pair.of * by, x * 2, x])
             assert given is pair.by
     assert fast.explain().replayed >= 2 * CALLS - 4, str(fast.explain())
+
+
+HOLDING = (tuple, frozenset)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda member, x: {member: x},
+        lambda member, x: {(1, member): x},
+        lambda member, x: types.SimpleNamespace(of={member: x}),
+        lambda member, x: {member},
+        lambda member, x: (frozenset({(member, 2)}), x),
+    ],
+)
+def test_members_in_keys_and_sets(
+    device: str, make: Callable[[enum.Enum, torch.Tensor], Any]
+) -> None:
+    """What code reads of a member is an attribute of its class's."""
+
+    class Mode(enum.Enum):
+        FAST = "fast"
+
+        def __init__(self, _: str) -> None:
+            self.by = 2.0
+
+    def member_in(given: Any) -> Any:
+        while not isinstance(given, enum.Enum):
+            if isinstance(given, types.SimpleNamespace):
+                given = given.of
+            found = (each for each in given if isinstance(each, (*HOLDING, enum.Enum)))
+            given = next(found)
+        return given
+
+    def use(given: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * member_in(given).by
+
+    def steps(run: Any) -> Iterator[Any]:
+        for by in (2.0, 3.0):
+            Mode.FAST.by = by
+            for _ in range(CALLS):
+                x = torch.randn(3).to(device)
+                yield run(make(Mode.FAST, x), x)
+
+    assert run_both(steps, use).replayed >= CALLS
+
+
+@pytest.mark.parametrize("has_it_as_key", [False, True])
+def test_members_that_objects_hold(device: str, has_it_as_key: bool) -> None:
+    class Mode(enum.Enum):
+        FAST = "fast"
+
+        def __init__(self, _: str) -> None:
+            self.by = 2.0
+
+    class Job:
+        def __init__(self) -> None:
+            self.of: Any = {Mode.FAST: 1} if has_it_as_key else (Mode.FAST,)
+
+    def use(job: Job, x: torch.Tensor) -> torch.Tensor:
+        return x * next(iter(job.of)).by
+
+    def steps(run: Any) -> Iterator[Any]:
+        job = Job()
+        for by in (2.0, 3.0):
+            Mode.FAST.by = by
+            for _ in range(CALLS):
+                yield run(job, torch.randn(3).to(device))
+
+    assert run_both(steps, use).replayed >= CALLS

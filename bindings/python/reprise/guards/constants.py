@@ -6,7 +6,7 @@ import enum
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -86,6 +86,16 @@ def _token_of(value: Any) -> Token | None:
     ):
         return kind, value.dtype.str, value.tobytes()
     return None
+
+
+def enums_in(value: Any) -> Iterator[type]:
+    """Classes of members that are in a constant: code may ask these for more."""
+    kind = type(value)
+    if issubclass(kind, enum.Enum):
+        yield kind
+    elif (parts := _PARTS.get(id(kind))) is not None:
+        for each in parts(value):
+            yield from enums_in(each)
 
 
 _PLAIN_IDS = frozenset(map(id, PLAIN))

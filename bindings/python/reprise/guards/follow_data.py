@@ -62,7 +62,7 @@ class DataFollower:
         self.tensors: list[weakref.ref[torch.Tensor]] = []
         self.kinds: list[type] = []  # of objects, and classes that are led to
         self._trail = trail
-        self._with_classes = with_classes
+        self.with_classes = with_classes
         self._known_kinds: set[int] = set()
         self._scope_by_kind: dict[int, Scope] = {}
         self._own_locks: set[int] = set()  # ids of those that Python's library makes
@@ -148,7 +148,7 @@ class DataFollower:
             return
         self._known_kinds.add(id(kind))
         self.kinds.append(kind)
-        if not self._with_classes:
+        if not self.with_classes:
             return
         if type(kind) is not type:
             self.follow_class(type(kind))

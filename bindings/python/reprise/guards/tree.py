@@ -19,6 +19,7 @@ from reprise.guards.constants import (
     PLAIN,
     Constant,
     constant,
+    enums_in,
     is_found,
     is_made_alike,
 )
@@ -105,7 +106,7 @@ def flatten(value: Any, parts: Parts) -> Form:
     if kind is tuple or kind is list:
         return kind, tuple([flatten(each, parts) for each in value])
     if kind is dict or kind is OrderedDict:
-        names = tuple([(type(key), key) for key in _keys(value)])
+        names = tuple([(type(key), key) for key in _keys(value, parts)])
         return kind, names, _all(value.values(), parts)
     return _flatten_other(kind, value, parts)
 
@@ -153,6 +154,7 @@ def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
     if (known := constant(value)) is not None:
         if kind is set and parts.known is not None:
             _check_made(value, parts)
+        parts.kinds += enums_in(value)
         return kind, known
     return _flatten_attributes(kind, value, parts)
 
@@ -183,6 +185,8 @@ def _flatten_laid_out(
         raise Foreign(f"a {classes.name_of(kind)} {why}{_remedy(value, parts)}")
     parts.kinds.append(kind)
     layout, values = found
+    for key in layout.keys or ():
+        parts.kinds += enums_in(key.value)
     return Layout, layout, _all(values, parts)
 
 
@@ -254,14 +258,14 @@ def _remedy(value: Any, parts: Parts) -> str:
     return " (give what is taken of it, as tensors, numbers and texts)"
 
 
-def _keys(value: dict[Any, Any]) -> tuple[Any, ...]:
+def _keys(value: dict[Any, Any], parts: Parts) -> tuple[Any, ...]:
     for key in value:
         if type(key) not in _SIMPLE_KEYS:
-            return tuple(map(_key, value))
+            return tuple([_key(each, parts) for each in value])
     return tuple(value)
 
 
-def _key(key: Any) -> Any:
+def _key(key: Any, parts: Parts) -> Any:
     if type(key) in _SIMPLE_KEYS:
         return key
     known = constant(key)
@@ -270,6 +274,7 @@ def _key(key: Any) -> Any:
             f"a dict with a key that is a {classes.name_of(type(key))} (take texts, "
             "numbers, members of an enum, or tuples of them)"
         )
+    parts.kinds += enums_in(key)
     return known
 
 

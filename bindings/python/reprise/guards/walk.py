@@ -204,6 +204,8 @@ class Walk:
             code.follow_module(value, domain)
         elif issubclass(kind, enum.Enum) and domain is Domain.GIVEN:
             data.follow_class(kind)
+            if data.with_classes:  # it is its class's: what code names of it counts
+                data.follow(name, value, Domain.PROGRAM)
         elif not code.follow(name, value, domain):
             data.follow(name, value, domain)
 
