@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -488,3 +489,119 @@ def test_a_container_that_a_known_class_shares(device: str) -> None:
     for _ in range(CALLS):
         assert fast(torch.randn(3).to(device)).loss is shared
     assert fast.explain().replayed == 0, str(fast.explain())
+
+
+# --- Dictionaries of Python's own that hold more ---
+
+
+def with_attributes(x: torch.Tensor) -> Any:
+    made: Any = collections.OrderedDict(of=x * 2)
+    made.by, made.inner = 3, collections.OrderedDict(of={"version": 2})
+    made.again = made["of"]
+    return made
+
+
+def test_attributes_of_an_ordered_dict(device: str) -> None:
+    fast: Any = reprise.region(with_attributes)
+    for _ in range(CALLS):
+        x = torch.randn(3).to(device)
+        made = fast(x)
+        assert_same_bits(made["of"], x * 2)
+        assert made.again is made["of"]
+        assert (made.by, made.inner) == (3, {"of": {"version": 2}})
+        made.inner["of"]["version"] = 5  # nobody else's
+    assert fast.explain().replayed == CALLS - 2, str(fast.explain())
+
+
+def test_the_state_of_a_module(device: str) -> None:
+    module = torch.nn.BatchNorm1d(4).to(device).eval()
+
+    def step(x: torch.Tensor) -> Any:
+        return module(x), module.state_dict()
+
+    fast: Any = reprise.region(step)
+    for _ in range(CALLS):
+        x = torch.randn(3, 4).to(device)
+        (got, state), (expected, wanted) = fast(x), step(x)
+        assert_same_bits([got, *state.values()], [expected, *wanted.values()])
+        assert state._metadata == wanted._metadata
+    assert fast.explain().replayed >= CALLS - 3, str(fast.explain())
+
+
+def test_attributes_of_an_ordered_dict_that_is_given(device: str) -> None:
+    held: Any = collections.OrderedDict(of=1)
+    module: Any = torch.nn.Identity()
+    module.settings = collections.OrderedDict(of=1)
+
+    def scaled(given: Any, module: Any, x: torch.Tensor) -> torch.Tensor:
+        by = given.by * getattr(held, "by", 1) * getattr(module.settings, "by", 1)
+        return x * by
+
+    fast: Any = reprise.region(scaled)
+    for own, outer, inner in ((2, 0, 0), (3, 0, 0), (3, 5, 0), (3, 5, 7), (2, 5, 7)):
+        given: Any = collections.OrderedDict(of=torch.randn(3).to(device))
+        given.by = own
+        if outer:
+            held.by = outer
+        if inner:
+            module.settings.by = inner
+        before = fast.explain().replayed
+        for _ in range(CALLS):
+            x = torch.randn(3).to(device)
+            assert_same_bits(fast(given, module, x), scaled(given, module, x))
+        assert fast.explain().replayed >= before + CALLS - 3, str(fast.explain())
+
+
+class Text(str):
+    """A key that holds more than its characters."""
+
+    by = 1
+
+
+def test_keys_of_a_defaultdict(device: str) -> None:
+    def scaled(table: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * next(iter(table)).by
+
+    fast: Any = reprise.region(scaled)
+    for by in (2, 3):
+        for _ in range(CALLS):
+            key = Text("a")
+            key.by = by
+            x = torch.randn(3).to(device)
+            table = collections.defaultdict(int, {key: x})
+            assert_same_bits(fast(table, x), x * by)
+    assert any("a key that is a" in each for each in fast.explain().reasons)
+
+
+def test_members_of_an_enum_in_a_defaultdict(device: str) -> None:
+    class Mode(enum.Enum):
+        FAST = "fast"
+
+        def __init__(self, _: str) -> None:
+            self.by = 2.0
+
+    def scaled(table: Any, x: torch.Tensor) -> Any:
+        return collections.defaultdict(list, of=x * next(iter(table)).by)
+
+    fast: Any = reprise.region(scaled)
+    for by in (2.0, 3.0):
+        Mode.FAST.by = by
+        for _ in range(CALLS):
+            x = torch.randn(3).to(device)
+            made = fast(collections.defaultdict(int, {Mode.FAST: x}), x)
+            assert_same_bits(made["of"], x * by)
+            assert type(made) is collections.defaultdict
+            assert made["none"] == []
+    assert fast.explain().replayed >= CALLS, str(fast.explain())
+
+
+def test_functions_that_a_defaultdict_calls(device: str) -> None:
+    def made(x: torch.Tensor) -> Any:
+        return collections.defaultdict(lambda: x, of=x * 2)
+
+    fast: Any = reprise.region(made)
+    for _ in range(CALLS):
+        x = torch.randn(3).to(device)
+        got = fast(x)
+        assert_same_bits([got["of"], got["none"]], [x * 2, x])
+    assert any("default_factory" in each for each in fast.explain().reasons)

@@ -8,7 +8,7 @@ object is returned again, or the callable runs.
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
@@ -35,7 +35,9 @@ def containers_in(
     if id(value) in known:
         return
     inside: Iterable[tuple[_Step | None, Any]]
-    if kind in (dict, OrderedDict):
+    if _has_attributes(value):
+        inside = [(None, each) for each in (*value.values(), *vars(value).values())]
+    elif kind in (dict, OrderedDict, defaultdict):
         inside = [((False, key), each) for key, each in value.items()]
     elif kind is list or (
         issubclass(kind, tuple) and (kind is tuple or hasattr(kind, "_fields"))
@@ -53,11 +55,17 @@ def containers_in(
         return
     if not issubclass(kind, tuple) or tuple.__len__(value):
         yield value, way
-    if kind not in _PLAIN and (attributes := classes.attributes_of(value)) is not None:
-        yield attributes, None
+    if kind not in _PLAIN or _has_attributes(value):
+        if (attributes := classes.attributes_of(value)) is not None:
+            yield attributes, None
     for step, each in inside:
         further = None if way is None or step is None else (*way, step)
         yield from containers_in(each, known, further)
+
+
+def _has_attributes(value: Any) -> bool:
+    """An OrderedDict that is more than its entries."""
+    return type(value) is OrderedDict and bool(value.__dict__)
 
 
 def objects_of(parts: tree.Parts) -> set[int]:
@@ -144,7 +152,7 @@ def with_arguments(result: Any, parts: tree.Parts) -> Any:
         kind = type(value)
         if kind is tuple or kind is list:
             return kind(map(replaced, value))
-        if kind in _PLAIN:
+        if kind in _PLAIN and not _has_attributes(value):
             return kind((key, replaced(each)) for key, each in value.items())
         if any(id(each) in ways for each, _ in containers_in(value, known)):
             raise tree.Foreign(

@@ -201,6 +201,8 @@ class DataFollower:
             self._follow_container(Dictionary(name, value), dict, domain)
             if id(kind) not in _DICTS:
                 self._follow_object(name, value, domain, holds=True)
+            elif kind is collections.OrderedDict:
+                self.follow_attributes(name, value, domain)
         elif domain is not Domain.GIVEN and is_array(kind):
             self.follow_array(name, value, domain)
             if classes.attributes_of(value) is not None:
@@ -208,6 +210,13 @@ class DataFollower:
         else:
             holds = issubclass(kind, SIMPLE)
             self._follow_object(name, value, domain, holds=holds)
+
+    def follow_attributes(
+        self, name: str, value: collections.OrderedDict[Any, Any], domain: Domain
+    ) -> None:
+        """Packages have many such dicts. Attributes may come where code names them."""
+        if domain is not Domain.PACKAGE or value.__dict__:
+            self._follow_object(name, value, domain, holds=True)
 
     def _follow_container(self, holder: Holder, base: Any, domain: Domain) -> None:
         trail = self._trail

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import OrderedDict
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -42,8 +43,11 @@ def _held_by(kind: type, value: Any) -> list[Any]:
     inner: list[Any] = []
     if isinstance(value, dict):
         inner = [*dict.values(value)]
+        if kind is OrderedDict:
+            inner += value.__dict__.values()
     elif isinstance(value, (tuple, list)):
-        inner = [*value]
+        base: Any = tuple if isinstance(value, tuple) else list
+        inner = [*base.__iter__(value)]
     elif kind is types.MethodType:
         return [value.__func__, value.__self__]
     elif kind is functools.partial:

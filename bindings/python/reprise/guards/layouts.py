@@ -20,6 +20,8 @@ _ABSTRACT = 1 << 20  # a flag of classes
 _ITEMS: dict[int, Callable[[Any], Iterable[Any]]]
 _ITEMS = {id(list): list.__iter__, id(tuple): tuple.__iter__}
 _DICTS = classes.ids_of(dict, collections.OrderedDict)
+# Their own objects may have attributes, too.
+_WITH_ATTRIBUTES = classes.ids_of(collections.OrderedDict, types.SimpleNamespace)
 _BASES = classes.ids_of(
     *(object, dict, collections.OrderedDict, list, tuple, types.SimpleNamespace)
 )
@@ -141,7 +143,7 @@ def _base_of(kind: type) -> type | None:
     base = next(
         (each for each in bases if not classes.is_written_in_python(each)), kind
     )
-    if id(base) not in _BASES or (base is kind and base is not types.SimpleNamespace):
+    if id(base) not in _BASES or (base is kind and id(kind) not in _WITH_ATTRIBUTES):
         return None
     if any(map(_has_members_of_c, bases)):
         return None

@@ -7,7 +7,7 @@ import enum
 import functools
 import types
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +18,7 @@ from reprise.guards import classes
 from reprise.guards.constants import (
     PLAIN,
     Constant,
+    Itself,
     constant,
     enums_in,
     is_found,
@@ -31,7 +32,7 @@ from reprise.guards.kinds import (
     laid_out,
     leads_on,
 )
-from reprise.guards.layouts import Layout, why_not_made
+from reprise.guards.layouts import Layout, layout_of, why_not_made
 from reprise.guards.tokens import bits_of, from_bits
 from reprise.guards.ways import GivenBack, Shared
 
@@ -42,6 +43,10 @@ _TENSORS = {torch.Tensor: 0, torch.nn.Parameter: 2, torch.nn.Buffer: 3}
 _SIMPLE_KEYS = (str, int, bool)
 
 LEAVES = frozenset({*_TENSORS, *PLAIN, float})  # types that hold nothing
+_CALLS = (
+    "a collections.defaultdict whose default_factory is no class of Python's own (return "
+    "a dict)"
+)
 _VIEWS = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
 
 
@@ -105,7 +110,7 @@ def flatten(value: Any, parts: Parts) -> Form:
         return kind, bits_of(value)
     if kind is tuple or kind is list:
         return kind, tuple([flatten(each, parts) for each in value])
-    if kind is dict or kind is OrderedDict:
+    if kind is dict or (kind is OrderedDict and not value.__dict__):
         names = tuple([(type(key), key) for key in _keys(value, parts)])
         return kind, names, _all(value.values(), parts)
     return _flatten_other(kind, value, parts)
@@ -122,6 +127,12 @@ def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
     if issubclass(kind, enum.Enum):  # it may say that it is of another class
         parts.kinds.append(kind)
         return kind, constant(value)
+    if kind is OrderedDict:
+        return _flatten_with_attributes(value, parts)
+    if kind is defaultdict:
+        names = tuple([(type(key), key) for key in _keys(value, parts)])
+        made_by = _flatten_factory(value.default_factory, parts)
+        return kind, names, (made_by, *_all(value.values(), parts))
     if kind in _pytree.SUPPORTED_NODES:
         # Of a class that is written in Python, what it holds beside its children counts, too.
         if (
@@ -188,6 +199,27 @@ def _flatten_laid_out(
     for key in layout.keys or ():
         parts.kinds += enums_in(key.value)
     return Layout, layout, _all(values, parts)
+
+
+def _flatten_with_attributes(value: Any, parts: Parts) -> Form:
+    found = layout_of(value)
+    if found is None or (parts.known is not None and not parts.makes):
+        verb = "give" if parts.known is None else "return"
+        what = f"attributes ({verb} a dict of what it holds)"
+        raise Foreign(f"a collections.OrderedDict with {what}")
+    return _flatten_laid_out(value, found, parts)
+
+
+def _flatten_factory(factory: Any, parts: Parts) -> Form:
+    """Of what a defaultdict calls: a class that is written in C is what it is."""
+    kind = type(factory)
+    if kind is type and not classes.flags_of(factory) & classes.HEAP_TYPE:
+        return kind, Constant((Itself(factory),), factory)
+    if parts.known is not None and factory is not None:
+        if (place := _place(factory, parts)) is None:
+            raise Foreign(_CALLS)
+        return kind, place
+    return flatten(factory, parts)
 
 
 class Place:
@@ -344,6 +376,12 @@ def builder(form: Form) -> Builder:
             kind, how, [part(tensors, call) for part in parts]
         )
     keys = [key.value if type(key) is Constant else key for _, key in how]
+    if kind is defaultdict:
+        made_by, *parts = parts
+        return lambda tensors, call: defaultdict(
+            made_by(tensors, call),
+            zip(keys, [part(tensors, call) for part in parts], strict=True),
+        )
     return lambda tensors, call: kind(
         zip(keys, [part(tensors, call) for part in parts], strict=True)
     )

@@ -9,6 +9,7 @@ objects.
 
 from __future__ import annotations
 
+import collections
 import enum
 import threading
 import types
@@ -227,3 +228,5 @@ class Walk:
             holder = trail.container(value)
             if isinstance(holder, (Sequence, Dictionary)):
                 trail.add_all(holder, domain)
+            if kind is collections.OrderedDict:
+                self._data.follow_attributes(name, value, domain)
