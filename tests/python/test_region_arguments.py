@@ -835,3 +835,24 @@ def test_members_that_objects_hold(device: str, has_it_as_key: bool) -> None:
                 yield run(job, torch.randn(3).to(device))
 
     assert run_both(steps, use).replayed >= CALLS
+
+
+def test_more_modules_in_turn_than_are_kept_apart(device: str) -> None:
+    nets = [make_net(device) for _ in range(20)]
+    fast: Any = reprise.region(lambda net, x: net(x))
+    for _ in range(4):
+        for net in nets:
+            x = torch.randn(3, 4).to(device)
+            assert_same_bits(fast(net, x), net(x))
+    reasons = fast.explain().reasons
+    assert any("more than 16 sets of objects (Sequential)" in each for each in reasons)
+    assert not any("in each call" in each for each in reasons)
+
+
+def test_a_proxy_is_no_iterator(device: str) -> None:
+    net = make_net(device)
+    fast: Any = reprise.region(lambda given, x: given(x))
+    for _ in range(CALLS):
+        x = torch.randn(3, 4).to(device)
+        assert_same_bits(fast(weakref.proxy(net), x), net(x))
+    assert any("give what it stands for" in each for each in fast.explain().reasons)

@@ -71,10 +71,14 @@ class Objects(Generic[R]):
         if self._strangers <= _MOST_OBJECTS or not self._strangers % _MOST_OBJECTS:
             return True
         names = ", ".join(sorted({type(each).__name__ for each in objects}))
-        self._standing.note(
-            f"among the arguments is another {names} in each call (make it once, and give "
-            "that one)"
-        )
+        if len(self._known) < _MOST_OBJECTS:  # those before are gone
+            why = f"is another {names} in each call (make it once, and give that one)"
+        else:
+            why = (
+                f"are more than {_MOST_OBJECTS} sets of objects ({names}), which a region "
+                "does not keep apart (give it fewer, or several regions some each)"
+            )
+        self._standing.note(f"among the arguments {why}")
         return False
 
     def data_of(self, objects: Sequence[Any]) -> Given | None:

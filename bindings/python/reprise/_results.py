@@ -43,7 +43,8 @@ def containers_in(
         issubclass(kind, tuple) and (kind is tuple or hasattr(kind, "_fields"))
     ):
         # A class with fields may say that it holds something else.
-        items = list.__iter__(value) if kind is list else tuple.__iter__(value)
+        base: Any = tuple if issubclass(kind, tuple) else list
+        items = base.__iter__(value)
         inside = [((False, index), each) for index, each in enumerate(items)]
     elif kind not in _pytree.SUPPORTED_NODES and (names := kinds.fields_of(value)):
         inside = [((True, name), getattr(value, name)) for name in names]
@@ -55,9 +56,9 @@ def containers_in(
         return
     if not issubclass(kind, tuple) or tuple.__len__(value):
         yield value, way
-    if kind not in _PLAIN or _has_attributes(value):
-        if (attributes := classes.attributes_of(value)) is not None:
-            yield attributes, None
+    has_attributes = kind not in _PLAIN or _has_attributes(value)
+    if has_attributes and (attributes := classes.attributes_of(value)) is not None:
+        yield attributes, None
     for step, each in inside:
         further = None if way is None or step is None else (*way, step)
         yield from containers_in(each, known, further)

@@ -7,6 +7,8 @@ import dataclasses
 import enum
 import sys
 import types
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ LEADING = (
 NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
 # What leads on is of one of these; see `leads_on`.
 MAY_LEAD = (*LEADING, types.BuiltinFunctionType)
+_VIEWS = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
 # What objects of these packages hold is not in their attributes.
 CLOSED = frozenset({"torch", "numpy", *sys.stdlib_module_names} - {"__main__"})
 
@@ -71,3 +74,21 @@ def leads_on(value: Any) -> bool:
         of = value.__self__
         return of is None or isinstance(of, (type, types.ModuleType))
     return issubclass(kind, LEADING)
+
+
+def remedy_of(value: Any) -> str:
+    """What helps where it is an argument that nobody knows how to take apart."""
+    kind = type(value)
+    if kind in weakref.ProxyTypes:
+        return " (give what it stands for)"
+    if isinstance(value, (Iterator, *_VIEWS)):
+        return " (give a list of what it yields)"
+    if any(classes.name_of(base) == "numpy.ndarray" for base in classes.mro_of(kind)):
+        return " (give it as a tensor, by torch.from_numpy)"
+    if isinstance(value, (bytearray, memoryview)):
+        return " (give it as a tensor, by torch.frombuffer)"
+    if kind is torch.Generator:  # it cannot be referred to weakly
+        return " (let the callable's closure hold it)"
+    if isinstance(value, types.BuiltinFunctionType):
+        return " of an object (give the object, and name the method inside)"
+    return " (give what is taken of it, as tensors, numbers and texts)"

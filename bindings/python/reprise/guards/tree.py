@@ -31,6 +31,7 @@ from reprise.guards.kinds import (
     fields_of,
     laid_out,
     leads_on,
+    remedy_of,
 )
 from reprise.guards.layouts import Layout, layout_of, why_not_made
 from reprise.guards.tokens import bits_of, from_bits
@@ -47,7 +48,6 @@ _CALLS = (
     "a collections.defaultdict whose default_factory is no class of Python's own (return "
     "a dict)"
 )
-_VIEWS = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
 
 
 class Foreign(TypeError):
@@ -130,9 +130,9 @@ def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
     if kind is OrderedDict:
         return _flatten_with_attributes(value, parts)
     if kind is defaultdict:
-        names = tuple([(type(key), key) for key in _keys(value, parts)])
+        keys = tuple([(type(key), key) for key in _keys(value, parts)])
         made_by = _flatten_factory(value.default_factory, parts)
-        return kind, names, (made_by, *_all(value.values(), parts))
+        return kind, keys, (made_by, *_all(value.values(), parts))
     if kind in _pytree.SUPPORTED_NODES:
         # Of a class that is written in Python, what it holds beside its children counts, too.
         if (
@@ -273,21 +273,10 @@ def _place(value: Any, parts: Parts) -> Place | None:
 
 def _remedy(value: Any, parts: Parts) -> str:
     """What helps where such a value is among arguments, or is returned."""
-    kind = type(value)
     if parts.known is not None:
         what = " (return tensors, constants, and containers that the call makes)"
         return what if parts.makes else ""
-    if isinstance(value, (Iterator, *_VIEWS)):
-        return " (give a list of what it yields)"
-    if any(classes.name_of(base) == "numpy.ndarray" for base in classes.mro_of(kind)):
-        return " (give it as a tensor, by torch.from_numpy)"
-    if isinstance(value, (bytearray, memoryview)):
-        return " (give it as a tensor, by torch.frombuffer)"
-    if kind is torch.Generator:  # it cannot be referred to weakly
-        return " (let the callable's closure hold it)"
-    if isinstance(value, types.BuiltinFunctionType):
-        return " of an object (give the object, and name the method inside)"
-    return " (give what is taken of it, as tensors, numbers and texts)"
+    return remedy_of(value)
 
 
 def _keys(value: dict[Any, Any], parts: Parts) -> tuple[Any, ...]:
