@@ -13,7 +13,9 @@ import enum
 import functools
 import gc
 import inspect
+import io
 import math
+import pickle
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -706,9 +708,16 @@ def copied_by_a_name_that_is_imported(settings: Settings, x: torch.Tensor) -> An
     return x * 2, inner(settings)
 
 
+def pickled(settings: Settings, x: torch.Tensor) -> Any:
+    into = io.BytesIO()
+    pickle.Pickler(into).dump(settings)
+    return x * 2, pickle.loads(into.getvalue())
+
+
 @pytest.mark.parametrize(
     "fn",
     [
+        pickled,
         lambda settings, x: (x * 2, copy.copy(settings)),
         lambda settings, x: (x * 2, copy.deepcopy(settings)),
         lambda settings, x: x * dict(inspect.getmembers(settings))["b" + "y"],

@@ -20,7 +20,7 @@ READ_ALL = frozenset(
     {
         *("getattr", "vars", "__dict__", "__getattribute__", "asdict", "astuple"),
         *("setattr", "delattr", "dir", "getattr_static", "format", "format_map"),
-        *("eval", "exec", "dumps", "f_globals", "f_locals"),
+        *("eval", "exec", "dump", "dumps", "f_globals", "f_locals"),
         *("__setattr__", "__delattr__"),
         *("__getstate__", "__reduce__", "__reduce_ex__"),
         *("deepcopy", "getmembers", "getmembers_static"),
