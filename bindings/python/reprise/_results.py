@@ -189,15 +189,16 @@ def with_shared(
             ways[id(old)] = root
         else:
             note(root, old)
-    found = []
+    found: list[Any] = []
+    made: list[int] = []
     for each in values:
         if id(each) not in ways:
             found.append(each)
+            made += [id(inner) for inner, _ in containers_in(each)]
         elif (steps := ways[id(each)]) is not None:
             found.append(Shared(steps))
         else:
             return None
-    made = [id(inner) for each in found for inner, _ in containers_in(each)]
     if len(set(made)) < len(made) or not ways.keys().isdisjoint(made):
         return None
     return tuple(found)
