@@ -17,7 +17,7 @@ RUN=(scripts/without_cuda_toolkit.sh)
 # The benchmark of an op's cost stands in for parts of the library: it is to link.
 "${RUN[@]}" cmake --preset release -DREPRISE_BENCHMARKS=ON >/dev/null
 build release reprise_torch reprise_gpu_tests tests/bindings/torch/all \
-  perf/bindings/torch/all
+  perf/bindings/torch/all perf/scheduler/all
 
 stage "C++ tests with torch"
 ctest --preset release -j "$jobs" -R '^(bindings/torch|architecture)/'
