@@ -88,7 +88,7 @@ def read(path: pathlib.Path) -> Iterator[Op]:
             in_pass = said["pass"]
         elif "read" in said:
             yield Op(in_pass, 0, [], [], is_cut=True)
-        elif "op" in said and not said["op"].startswith("profiler::"):
+        elif "op" in said:
             op = _op(in_pass, said)
             is_empty = said["op"].startswith(_UNSHOWN)
             if op.is_cut or said.get("writes") or (op.made and not is_empty):
@@ -121,7 +121,7 @@ class FlowGraph:
 
     def end(self) -> None:
         """The walk is over."""
-        if self._path is not None and len(self._passes) == len(self._path) + 1:
+        if self._is_at_end():
             self.followed.update(self._passes)
         self._node = self._path = None
 

@@ -21,11 +21,11 @@
 #include <utility>
 #include <vector>
 
-#include "engine/backend/host_backend.h"
 #include "engine/base/task.h"
 #include "scheduler/journal.h"
 #include "scheduler/stats.h"
 #include "scheduler/stream_session.h"
+#include "tests/scheduler/model_session.h"
 #include "tests/sim/recorded_stream.h"
 #include "tests/sim/stream_player.h"
 
@@ -33,33 +33,6 @@ namespace reprise::scheduler {
 namespace {
 
 using nlohmann::json;
-
-struct Parts {
-  explicit Parts(const sim::RecordedStream& stream)
-      : plans(size_t{1} << 30),
-        owned_frontend(std::make_unique<sim::RecordedFrontend>(stream.names)),
-        frontend(owned_frontend.get()) {}
-
-  std::unique_ptr<StreamSession> MakeSession() {
-    StreamSession::Parts parts;
-    parts.options = parts.options.For(size_t{1} << 34);
-    parts.options.validate_share = 0;
-    parts.backend = std::make_unique<engine::HostBackend>(
-        frontend, engine::HostBackend::Options{
-                      .max_arena_bytes = parts.options.max_arena_bytes});
-    parts.frontend = std::move(owned_frontend);
-    parts.plans = &plans;
-    parts.build = [this](std::shared_ptr<BuildJob> job) {
-      builds.Post([job] { job->Run(); });
-    };
-    return std::make_unique<StreamSession>(std::move(parts));
-  }
-
-  base::ManualTaskRunner builds;
-  PlanCache plans;
-  std::unique_ptr<sim::RecordedFrontend> owned_frontend;
-  sim::RecordedFrontend* frontend;
-};
 
 Stats StatsOf(StreamSession& session) {
   Stats stats;
@@ -92,9 +65,13 @@ json TraceOf(const TraceEntry& entry, const engine::Frontend& frontend) {
 }
 
 json Play(const sim::RecordedStream& stream, bool with_traces) {
-  Parts parts(stream);
-  const std::unique_ptr<StreamSession> session = parts.MakeSession();
-  sim::StreamPlayer player(&stream, parts.frontend, session.get());
+  auto owned = std::make_unique<sim::RecordedFrontend>(stream.names);
+  sim::RecordedFrontend* const frontend = owned.get();
+  PlanCache plans(size_t{1} << 30);
+  base::ManualTaskRunner builds;
+  ModelSession model(&plans, &builds, {}, std::move(owned));
+  StreamSession& session = model.session();
+  sim::StreamPlayer player(&stream, frontend, &session);
   json shares(std::vector<double>(stream.passes, 0.0));
   Stats before;
   Stats half;
@@ -104,21 +81,21 @@ json Play(const sim::RecordedStream& stream, bool with_traces) {
     player.Step();
     const bool last = player.position() == stream.ops.size();
     if (!last && stream.ops[player.position()].pass == pass) continue;
-    parts.builds.RunAll();
-    const Stats now = StatsOf(*session);
+    builds.RunAll();
+    const Stats now = StatsOf(session);
     shares.at(pass) = std::round(1000 * ShareOf(before, now)) / 1000;
     before = now;
     if (pass < stream.passes / 2) half = now;
     // The last pass keeps alive what it makes, as no other does.
     if (pass + 2 <= stream.passes) but_last = now;
   }
-  (void)session->Interrupt("the stream has ended");
+  (void)session.Interrupt("the stream has ended");
   json rejections = json::object();
   json traces = json::array();
   json cuts = json::object();
-  session->Inspect([&](const Journal& journal,
-                       const std::vector<const TraceEntry*>& entries,
-                       const engine::Frontend& frontend) {
+  session.Inspect([&](const Journal& journal,
+                      const std::vector<const TraceEntry*>& entries,
+                      const engine::Frontend& frontend) {
     for (const TraceEntry* entry : entries) {
       if (with_traces) traces.push_back(TraceOf(*entry, frontend));
     }
@@ -129,11 +106,11 @@ json Play(const sim::RecordedStream& stream, bool with_traces) {
     for (const auto& [cut, count] : journal.cuts) {
       const std::string op = cut.first == engine::kNoOp
                                  ? std::string("no op")
-                                 : parts.frontend->OpName(cut.first);
+                                 : frontend.OpName(cut.first);
       cuts[op + ": " + cut.second] = count;
     }
   });
-  const Stats stats = StatsOf(*session);
+  const Stats stats = StatsOf(session);
   json played = {
       {"program", stream.program},
       {"ops_a_pass", stream.ops.size() / std::max<size_t>(stream.passes, 1)},

@@ -884,6 +884,16 @@ def test_it_is_an_argument_too(device: str) -> None:
 # --- The order of keys ---
 
 
+def call_in_both_orders(pair: Pair) -> None:
+    """Of every two calls the second one finds its state empty."""
+    for call in range(6 * CALLS):
+        if call % 2:
+            pair.state().clear()
+            pair.twins_state().clear()
+        pair.call(call // 2 % 3 == 0)
+    assert pair.replayed() > CALLS, pair.reasons()
+
+
 def test_keys_come_in_order(device: str) -> None:
     """Both orders, and a dictionary that is emptied between calls."""
 
@@ -898,12 +908,7 @@ def test_keys_come_in_order(device: str) -> None:
         return step, lambda: state
 
     pair = Pair(device, make)
-    for call in range(6 * CALLS):
-        if call % 2:
-            pair.state().clear()
-            pair.twins_state().clear()
-        pair.call(call // 2 % 3 == 0)
-    assert pair.replayed() > CALLS, pair.reasons()
+    call_in_both_orders(pair)
 
 
 def test_attributes_come_in_order(device: str) -> None:
@@ -928,12 +933,7 @@ def test_attributes_come_in_order(device: str) -> None:
         return step, lambda: vars(made)
 
     pair = Pair(device, make)
-    for call in range(6 * CALLS):
-        if call % 2:
-            pair.state().clear()
-            pair.twins_state().clear()
-        pair.call(call // 2 % 3 == 0)
-    assert pair.replayed() > CALLS, pair.reasons()
+    call_in_both_orders(pair)
 
 
 def test_keys_that_are_put_in_another_order(device: str) -> None:

@@ -11,10 +11,10 @@
 #include <string>
 #include <utility>
 
-#include "engine/backend/host_backend.h"
 #include "engine/base/task.h"
 #include "scheduler/journal.h"
 #include "scheduler/stream_session.h"
+#include "tests/scheduler/model_session.h"
 #include "tests/sim/stream_player.h"
 
 namespace reprise::sim {
@@ -138,16 +138,9 @@ class StreamPlayerTest : public testing::Test {
     auto frontend = std::make_unique<RecordedFrontend>(stream.names);
     RecordedFrontend* const borrowed = frontend.get();
     scheduler::PlanCache plans(size_t{1} << 24);
-    scheduler::StreamSession::Parts parts;
-    parts.options = parts.options.For(size_t{1} << 30);
-    parts.options.validate_share = 0;
-    parts.backend = std::make_unique<engine::HostBackend>(
-        borrowed, engine::HostBackend::Options{
-                      .max_arena_bytes = parts.options.max_arena_bytes});
-    parts.frontend = std::move(frontend);
-    parts.plans = &plans;
-    parts.build = [](std::shared_ptr<scheduler::BuildJob> job) { job->Run(); };
-    scheduler::StreamSession session(std::move(parts));
+    base::InPlaceTaskRunner builds;
+    scheduler::ModelSession model(&plans, &builds, {}, std::move(frontend));
+    scheduler::StreamSession& session = model.session();
     StreamPlayer player(&stream, borrowed, &session);
     do {
       const size_t next = player.position();

@@ -1,7 +1,6 @@
 #include "tests/sim/stream_player.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -106,15 +105,32 @@ void Compute(const RecordedOp& op, uint64_t numbers,
   }
 }
 
-// Of the op's arguments: numbers may be others than those in its words.
-uint64_t NumbersOf(const RecordedOp& op, std::span<const uint64_t> bits) {
+// Of the op's arguments: numbers may be others than those in its words. One
+// that draws takes the frontend's next random number.
+uint64_t NumbersOf(const RecordedOp& op, std::span<const uint64_t> bits,
+                   ModelFrontend& frontend) {
   std::vector<uint64_t> words = op.words;
   for (size_t i = 0; i < op.scalars.size(); ++i) {
     words[op.scalars[i].word] = bits[i];
   }
   uint64_t hash = 0;
   for (const uint64_t word : words) hash = Mix(hash, word);
-  return hash;
+  if (!op.draws) return hash;
+  return Mix(hash, static_cast<uint64_t>(frontend.NextRandom()));
+}
+
+// What a session is shown of a tensor in that storage: an operand, a result.
+template <typename View>
+void Describe(const RecordedTensor& tensor, const ModelStorage& storage,
+              View& view) {
+  view.storage = &storage;
+  view.base = reinterpret_cast<uint64_t>(storage.data());
+  view.offset_bytes =
+      static_cast<uint64_t>(tensor.offset) * tensor.element_bytes;
+  view.storage_bytes = storage.elements() * sizeof(float);
+  view.element_bytes = tensor.element_bytes;
+  view.sizes = tensor.sizes;
+  view.strides = tensor.strides;
 }
 
 std::vector<uint64_t> BitsOf(const RecordedOp& op) {
@@ -144,10 +160,7 @@ class RecordedCall final : public engine::Call {
       made.push_back(reinterpret_cast<std::byte*>(results[r]) +
                      tensor->offset * tensor->element_bytes);
     }
-    uint64_t numbers = NumbersOf(op_, bits_);
-    if (op_.draws) {
-      numbers = Mix(numbers, static_cast<uint64_t>(frontend_.NextRandom()));
-    }
+    uint64_t numbers = NumbersOf(op_, bits_, frontend_);
     if (frontend_.runs_wrongly) numbers = ~numbers;
     Compute(op_, numbers, of_operands, made);
     return {};
@@ -215,10 +228,13 @@ ModelTensor& StreamPlayer::At(size_t storage, bool watched) {
   return tensor;
 }
 
+size_t StreamPlayer::ElementsOf(size_t storage) const {
+  return stream_.storages[storage].size_bytes / sizeof(float) + 1;
+}
+
 ModelTensor StreamPlayer::Allocate(size_t storage, bool watched) {
   ModelFrontend& frontend = watched ? frontend_ : plain_frontend_;
-  const size_t elements =
-      stream_.storages[storage].size_bytes / sizeof(float) + 1;
+  const size_t elements = ElementsOf(storage);
   // What it holds depends on nothing but which storage it is.
   ModelTensor tensor(
       new ModelStorage(*frontend.Allocate(elements * sizeof(float)), elements));
@@ -247,11 +263,7 @@ void StreamPlayer::Run(const RecordedOp& op, ModelFrontend* frontend,
   for (const RecordedTensor* result : results) {
     made.push_back(AddressOf(*result, watched));
   }
-  uint64_t numbers = NumbersOf(op, BitsOf(op));
-  if (op.draws) {
-    numbers = Mix(numbers, static_cast<uint64_t>(frontend->NextRandom()));
-  }
-  Compute(op, numbers, operands, made);
+  Compute(op, NumbersOf(op, BitsOf(op), *frontend), operands, made);
 }
 
 void StreamPlayer::TakeFollowed(const RecordedOp& op) {
@@ -261,10 +273,8 @@ void StreamPlayer::TakeFollowed(const RecordedOp& op) {
     const engine::ResultSpec& spec = specs[r];
     if (!spec.IsValue() || !taken.insert(spec.value).second) continue;
     const size_t storage = op.results[r].storage;
-    const size_t elements =
-        stream_.storages[storage].size_bytes / sizeof(float) + 1;
     ModelTensor tensor(
-        new ModelStorage(session_.TakeBlock(spec.value), elements));
+        new ModelStorage(session_.TakeBlock(spec.value), ElementsOf(storage)));
     session_.Own(spec.value, tensor.storage());
     storages_[storage].watched = std::move(tensor);
   }
@@ -276,15 +286,7 @@ std::vector<ResultView> StreamPlayer::ResultsOf(const RecordedOp& op) {
     ResultView& view = views.emplace_back();
     view.kind = ResultView::Kind::kTensor;
     view.operand = OperandOf(op, result);
-    const ModelStorage& storage = *At(result.storage, true).storage();
-    view.storage = &storage;
-    view.base = reinterpret_cast<uint64_t>(storage.data());
-    view.offset_bytes =
-        static_cast<uint64_t>(result.offset) * result.element_bytes;
-    view.storage_bytes = storage.elements() * sizeof(float);
-    view.element_bytes = result.element_bytes;
-    view.sizes = result.sizes;
-    view.strides = result.strides;
+    Describe(result, *At(result.storage, true).storage(), view);
   }
   return views;
 }
@@ -293,16 +295,8 @@ void StreamPlayer::Show(const RecordedOp& op) {
   using scheduler::Action;
   std::vector<engine::Operand> operands;
   for (const RecordedTensor& tensor : op.operands) {
-    const ModelStorage& storage = *At(tensor.storage, true).storage();
-    engine::Operand& operand = operands.emplace_back();
-    operand.storage = &storage;
-    operand.base = reinterpret_cast<uint64_t>(storage.data());
-    operand.offset_bytes =
-        static_cast<uint64_t>(tensor.offset) * tensor.element_bytes;
-    operand.storage_bytes = storage.elements() * sizeof(float);
-    operand.element_bytes = tensor.element_bytes;
-    operand.sizes = tensor.sizes;
-    operand.strides = tensor.strides;
+    Describe(tensor, *At(tensor.storage, true).storage(),
+             operands.emplace_back());
   }
   for (const uint32_t i : op.written) operands[i].written = true;
   engine::OpView view;

@@ -60,6 +60,7 @@ class StreamPlayer {
 
   void Compare(size_t storage);
   ModelTensor& At(size_t storage, bool watched);
+  size_t ElementsOf(size_t storage) const;
   ModelTensor Allocate(size_t storage, bool watched);
   std::byte* AddressOf(const RecordedTensor& tensor, bool watched);
   // As eager does.

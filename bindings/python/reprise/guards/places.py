@@ -62,7 +62,7 @@ class Item(Place):
         self.of[self.key] = value
 
 
-class Element(Place):
+class Element(Item):
     """An item of a list."""
 
     __slots__ = ()
@@ -72,9 +72,6 @@ class Element(Place):
             return self.of[self.key]
         except IndexError:
             return MISSING
-
-    def put(self, value: Any) -> None:
-        self.of[self.key] = value
 
 
 class Variable(Place):
