@@ -670,6 +670,31 @@ def test_an_attribute_that_torch_alone_reads(device: str) -> None:
     assert run_both(steps, use).replayed >= CALLS
 
 
+@pytest.mark.parametrize("kind", ["function", "class"])
+def test_attributes_of_code_that_torch_alone_reads(device: str, kind: str) -> None:
+    """Of a function or a class among the arguments all attributes count."""
+
+    class Base:
+        pass
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def use(base: Any, x: torch.Tensor) -> torch.Tensor:
+        made = torch.distributions.Independent(base, 1, validate_args=False)
+        return x * (len(made._event_shape) + made._event_shape.numel())
+
+    def steps(run: Any) -> Iterator[Any]:
+        base: Any = Base if kind == "class" else function
+        base.has_rsample, base.batch_shape = True, torch.Size([3])
+        for shape in ([], [2]):
+            base.event_shape = torch.Size(shape)
+            for _ in range(CALLS):
+                yield run(base, torch.randn(3).to(device))
+
+    assert run_both(steps, use).replayed >= CALLS
+
+
 def test_attributes_that_are_read_by_their_state(device: str) -> None:
     class Config:
         by = 1.0

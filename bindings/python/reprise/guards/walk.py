@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from reprise.guards import classes
 from reprise.guards.classes import short_name_of
 from reprise.guards.code import Code, codes_in, key_of, named_by
 from reprise.guards.follow_code import CodeFollower, is_region
@@ -86,6 +87,7 @@ class Walk:
             self._trail.add("it", fn, Domain.PROGRAM)
             self._data.follow_class(type(fn))
         for each in leading:
+            self._take_attributes(each)
             self._trail.add(short_name_of(type(each)), each, Domain.PROGRAM)
         if with_classes:
             self._data.follow_what_torch_asks_for()
@@ -99,6 +101,19 @@ class Walk:
         self._trail.end()
         found = self._trail.found
         self.written = tuple([each for each in written if id(each.of) in found])
+
+    def _take_attributes(self, value: Any) -> None:
+        """Of a function or a class among the arguments all count, whoever reads them."""
+        trail = self._trail
+        if type(value) is types.FunctionType:
+            trail.names_in(
+                value.__name__, value.__dict__, trail.scopes.all, Domain.PROGRAM
+            )
+        elif isinstance(value, type):
+            for base in classes.open_bases(value):
+                where = short_name_of(base)
+                of = classes.dict_of(base)
+                trail.names_in(where, of, trail.scopes.all, Domain.PROGRAM)
 
     # --- What it has found ---
 
