@@ -308,9 +308,9 @@ class Settings:
         if not is_same or not all(map(_is_flat, (*now, *were))) or not may_be_held(old):
             raise Unlike(_INSIDE.format(name))
         items = [... if new is one else new for new, one in zip(now, were, strict=True)]
-        return _ITEMS, dict(zip(old, items, strict=True)) if type(
-            old
-        ) is dict else items
+        if type(old) is dict:
+            return _ITEMS, dict(zip(old, items, strict=True))
+        return _ITEMS, items
 
     def _check_order(self) -> None:
         """Check that keys which have stayed are in their order."""
