@@ -387,10 +387,8 @@ bool StreamSession::BeginPass() {
   if (follows_on && mode_ == Mode::kWatching && watching_.MayEndHere()) {
     Close(Ending::kByItself);
   }
-  if (follows_on && mode_ == Mode::kBoundary) {
-    boundaries_.KnowAgain();
-    watching_.BeginPass();
-  }
+  if (follows_on && mode_ == Mode::kBoundary) boundaries_.KnowAgain();
+  watching_.BeginPass();
   edges_.BeginPass(journal_.stats.ops);
   return true;
 }

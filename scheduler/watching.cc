@@ -41,6 +41,7 @@ void Watching::Begin(const OpView& op, uint64_t hash, uint64_t kind,
   open_.Clear(kind);
   externals_.Clear();
   loops_.Clear();
+  body_is_due_ = false;
   goes_on_until_ = 0;
   head_.hash = hash;
   head_.behind = boundaries_.behind();
@@ -73,8 +74,12 @@ bool Watching::EndsBefore(const OpView& op, uint64_t hash) {
 
 bool Watching::BeginsTrace(const OpView& op, uint64_t hash) {
   if (open_.ops() < goes_on_until_) return false;
-  if (IsJoined() || EndsWithPass()) return false;
-  if (loops_.Repeats()) return true;
+  if (IsJoined()) return false;
+  if (in_pass_) {
+    body_is_due_ |= loops_.Repeats();
+    return false;
+  }
+  if (loops_.Repeats() || body_is_due_) return true;
   const bool enough = open_.ops() >= kShortestRepetition;
   if (hash == head_.hash) {
     const Heads::Likeness likeness =

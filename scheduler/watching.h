@@ -77,7 +77,8 @@ class Watching {
   // A pass of the program's is over, and the next one begins: so does a trace,
   // but one of which it is known that it goes on.
   bool MayEndHere() const;
-  // Traces that begin from now on begin in a pass, or do no more.
+  // Until that ends no trace ends before a head or a loop's body: it is sought
+  // none. What has come of the open trace before goes on behind the pass.
   void BeginPass() {
     in_pass_ = true;
     ops_of_pass_ = 0;
@@ -159,6 +160,8 @@ class Watching {
   TraceEntry* promised_ = nullptr;  // by the head
   TraceEntry* expected_ = nullptr;  // the same, or another one that may come
   LoopFinder loops_;
+  // A loop's body began inside of a pass: the next one begins behind that.
+  bool body_is_due_ = false;
   uint32_t goes_on_until_ = 0;  // the op, if what was expected was joined
   uint64_t hash_ = 0;
   // Ops that were recorded, or may try out kernels, by the hash of their words.

@@ -155,6 +155,33 @@ TEST_F(PassesTest, WithAPassAndWithoutOneAreTwoTraces) {
   formula(/*told=*/false);
 }
 
+// What it looked like before anybody told is known, and its parts are plans.
+TEST_F(PassesTest, NoPartBeginsInAPassThatFollowsOnOps) {
+  const auto pass = [this](int before, bool told) {
+    const float x = 0.25f * static_cast<float>(number_++);
+    Both([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      sim::ModelTensor h = p.Make(x, 64);
+      for (int i = 0; i < before; ++i) h = p.Scale(h, 0.25f);
+      const bool began = told && side.program == watched_.program && Begin();
+      for (int i = 0; i < 40; ++i) {
+        h = p.Add(h, side.weights[0]);
+        h = p.Scale(h, 0.5f);
+      }
+      if (began) End();
+      return Held{h};
+    });
+  };
+  for (int i = 0; i < 12; ++i) pass(0, /*told=*/false);
+  ASSERT_GT(stats().replays, 12u) << Traces();  // of parts
+  for (int i = 0; i < 30; ++i) pass(i % 3, /*told=*/true);
+  const Stats before = stats();
+  for (int i = 0; i < 6; ++i) pass(i % 3, /*told=*/true);
+  EXPECT_EQ(stats().followed - before.followed, 6u * 80u + 6u) << Traces();
+  EXPECT_GT(stats().replays, before.replays) << Traces();
+  EXPECT_LE(stats().replays, before.replays + 6) << Traces();
+}
+
 // It may be a part of what came before: so is a region in an eager model.
 TEST_F(PassesTest, WhatFollowsOnOpsBeginsNoTrace) {
   const auto pass = [this](bool told) {
