@@ -27,7 +27,7 @@ MEMBERS_OF_A_CLASS = 20  # data, in C++
 LARGER = {
     "bindings/torch/runtime/op_policy.cc": 518,
     "scheduler/lifecycle.cc": 633,
-    "scheduler/stream_session.cc": 640,
+    "scheduler/stream_session.cc": 638,
     "scheduler/stream_session.h": 324,
 }
 LONGER: dict[str, int] = {}
