@@ -58,6 +58,7 @@ _WHY_PLAIN = {
     Step.FORKED: "the process was forked: start it by spawn",
     Step.PASSED: "its arguments have forms, or numbers, that do not come again",
 }
+_RESTS = "none was replayed for long: few calls are looked at, as one may be again"
 
 _clock = time.perf_counter
 ALL: weakref.WeakSet[Region] = weakref.WeakSet()
@@ -81,13 +82,13 @@ class Region:
         given: Sequence[Any] = (),
         leading: Sequence[Any] = (),
         name: str = "",
-        report: RegionReport | None = None,
+        beside: Standing | None = None,
     ) -> None:
         """`guarded`: somebody else sees to what it reads besides its arguments.
 
         `given`, `leading`: all of its calls are with these objects; they are not kept.
-        `name`: in reports, in place of the callable's own. `report`: of another region,
-        which reports this one's calls too.
+        `name`: in reports, in place of the callable's own. `beside`: another region's, which
+        reports this one's calls too.
         """
         check_callable("region", fn)
         if check not in CHECKS:
@@ -101,7 +102,8 @@ class Region:
         self._is_ready = False
         self._bound: dict[int, tuple[weakref.ref[Any], Region]] = {}
         self._lock = threading.RLock()
-        self._standing = Standing(report or RegionReport(name or name_of(fn)))
+        report = beside.report if beside else RegionReport(name or name_of(fn))
+        self._standing = Standing(report, beside.rest if beside else None)
         self._structures = Structures(check, self._standing)
         self._reads = Reading(None if guarded else fn, given, leading, self._lock)
         self._looks = Looks(self._reads, self._structures, self._standing, self._lock)
@@ -122,7 +124,7 @@ class Region:
             standing=self._standing,
             session=self._session,
         )
-        if report is None:
+        if beside is None:
             ALL.add(self)
         refers(self)
 
@@ -163,23 +165,26 @@ class Region:
             or not (self._is_ready or self._get_ready())
         ):
             return self._reprise_fn(*args, **kwargs)
+        if standing.rest.left and standing.rest.takes():
+            return self._reprise_fn(*args, **kwargs)
         parts = tree.Parts()
         parts.args, parts.kwargs = args, kwargs
+        form, why = None, ""
         try:
             form = form_of(args, kwargs, parts)
         except TypeError as unknown:
-            standing.note(f"an argument holds {unknown}")
-            return self._reprise_fn(*args, **kwargs)
+            why = f"an argument holds {unknown}"
         except RecursionError:
-            standing.note("an argument is too deep, or holds itself")
-            return self._reprise_fn(*args, **kwargs)
+            why = "an argument is too deep, or holds itself"
+        if why:  # not while the error is handled: it would be the context of others
+            return self._run(parts, why)
         if not (parts.objects or parts.leading):
             return self._call(form, parts)
         of, objects = self, parts.objects
         if leading := parts.leading:
             found = self._objects.get(leading) or self._meet((), leading)
             if not isinstance(found, Region) or found._standing.off:
-                return self._reprise_fn(*args, **kwargs)
+                return self._run(parts)
             if not objects:
                 return found._call(form, parts)
             of = found
@@ -187,7 +192,7 @@ class Region:
         if isinstance(found, Given):
             return of._call(form, parts, found)
         if found is None or found._standing.off:
-            return self._reprise_fn(*args, **kwargs)
+            return self._run(parts)
         return found._call(form, parts)
 
     def _get_ready(self) -> bool:
@@ -218,7 +223,7 @@ class Region:
                 guarded=self._guarded,
                 given=objects,
                 leading=leading,
-                report=self._standing.report,
+                beside=self._standing,
             )
         self._objects.keep(of, made)
         return made
@@ -315,7 +320,7 @@ class Region:
     def _run(self, parts: tree.Parts, reason: str = "") -> Any:
         if reason:
             self._standing.note(reason)
-        return self._reprise_fn(*parts.args, **parts.kwargs)
+        return self._standing.rest.run(self._reprise_fn, parts.args, parts.kwargs)
 
     def _set(
         self,
@@ -348,7 +353,10 @@ class Region:
         structures = [
             structure for of in self._regions() for structure in of._structures.all()
         ]
-        report = self._standing.report
+        report, rested = self._standing.report, self._standing.rest.rested
+        reasons = dict(report.reasons)
+        if rested > 0:
+            reasons[_RESTS] = rested, ""
         return dataclasses.replace(
             report,
             variants=sum(
@@ -358,7 +366,7 @@ class Region:
             backward=sum(
                 each.passes.replayed for each in structures if each.passes is not None
             ),
-            reasons=dict(report.reasons),
+            reasons=reasons,
             guards=dict(report.guards),
         )
 

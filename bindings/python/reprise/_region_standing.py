@@ -6,6 +6,7 @@ import logging
 
 from reprise._region_functions import warn_once
 from reprise._region_report import RegionReport
+from reprise._region_rest import Rest
 from reprise._variables import switched_off
 
 _MOST_NOTES = 64  # of each kind
@@ -16,12 +17,13 @@ class Standing:
     """Whether a region is on, and what it notes of its calls.
 
     A region that is off runs its callable from now on. Regions of one callable, for other
-    objects among its arguments, have a standing each and share the report. Not locked: two
-    threads that note the same reason at once may count one.
+    objects among its arguments, have a standing each and share the report and the rest. Not
+    locked: two threads that note the same reason at once may count one.
     """
 
-    def __init__(self, report: RegionReport) -> None:
+    def __init__(self, report: RegionReport, rest: Rest | None = None) -> None:
         self.report = report
+        self.rest = rest or Rest(report)
         self.off = switched_off()
 
     def note(self, reason: str, place: str = "") -> None:
