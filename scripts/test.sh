@@ -41,7 +41,9 @@ stage "threads"
 build tsan reprise_threads_tests
 ctest --preset tsan -j "$jobs"
 
+stage "recipes"
 env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_recipes.sh
 
 # Python's tests with the newest torch that there is a library for.
+stage "torch 2.15"
 env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_torch.sh 2.15 --python
