@@ -60,14 +60,15 @@ def _tells(file: str) -> bool:
 def caller_of(frame: types.FrameType | None) -> types.FrameType | None:
     """The program's frame that asked the standard library for what `frame` does.
 
-    None: a package asked, or the library told people or found code.
+    None: a package or Reprise asked, or the library told people or found code.
     """
     while frame is not None:
         file = frame.f_code.co_filename
         owner = owner_of(file)
         if owner == Owner.PROGRAM:
             return frame
-        if owner == Owner.PACKAGE or (owner == Owner.LIBRARY and _tells(file)):
+        asks_itself = owner == Owner.PACKAGE or owner == Owner.REPRISE
+        if asks_itself or (owner == Owner.LIBRARY and _tells(file)):
             return None
         frame = frame.f_back
     return None

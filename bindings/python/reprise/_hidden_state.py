@@ -11,10 +11,12 @@ import builtins
 import collections
 import contextvars
 import datetime
+import gc
 import io
 import os
 import random
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator
@@ -45,6 +47,12 @@ _FILES = _functions(
 ) | frozenset({io.open, builtins.input})
 _ENTROPY = _functions(os, "urandom", "getrandom")
 _FOLDERS = _functions(os, "getcwd", "getcwdb")
+# What they return is compared in each call.
+_COMPARED = (
+    _functions(threading, "get_ident", "get_native_id")
+    | _functions(sys, "getrecursionlimit", "getswitchinterval")
+    | _functions(gc, "isenabled", "get_threshold")
+)
 
 
 def _names_of(functions: Iterable[Any]) -> frozenset[str]:
@@ -61,11 +69,17 @@ def _codes_of(kind: type) -> dict[types.CodeType, str]:
     }
 
 
-_ASKED = _names_of(_CLOCKS | _FILES | _ENTROPY | _FOLDERS) | _DATES | {"get"}
+_ASKED = (
+    _names_of(_CLOCKS | _FILES | _ENTROPY | _FOLDERS | _COMPARED) | _DATES | {"get"}
+)
 # What names in a callable's code may ask for such things, where nobody can look at what
 # it calls.
 ASKING_NAMES = (_ASKED - {"get"}) | {"environ", "getenv", "ContextVar"}
 _OF_ENVIRONMENT = _codes_of(type(os.environ))
+_WHICH_THREAD = threading.current_thread.__code__
+_ALL_THREADS = frozenset(
+    {threading.enumerate.__code__, threading.active_count.__code__}
+)
 _SEEDS = random.Random.seed.__code__
 _CHANGES_ENVIRONMENT = frozenset({"__setitem__", "__delitem__"})
 _WHOLE_ENVIRONMENT = frozenset({"__iter__", "__len__", "copy", "__repr__", "__or__"})
@@ -93,6 +107,14 @@ def _folder() -> Value:
             return None
 
     return Value("the working directory", read)
+
+
+def _thread() -> Value:
+    def read() -> Hashable:
+        thread = threading.current_thread()
+        return id(thread), thread.ident, thread.name, thread.daemon
+
+    return Value("which thread calls", read)
 
 
 def _whole_environment() -> Value:
@@ -267,6 +289,9 @@ class HiddenState:
             self.note(f"it asks the system for random numbers, by {name}()", asking)
         elif function in _FOLDERS and caller_of(frame) is not None:
             self.values[_folder().name] = _folder()
+        elif function in _COMPARED and caller_of(frame) is not None:
+            value = Value(f"what {name}() returns", function)
+            self.values[value.name] = value
 
     def _read_context(
         self, frame: types.FrameType, variable: contextvars.ContextVar[Any]
@@ -287,7 +312,16 @@ class HiddenState:
             if (asking := caller_of(frame.f_back)) is not None:
                 self.note("it asks the system for random numbers, by seed()", asking)
             return
-        name = _OF_ENVIRONMENT.get(frame.f_code)
+        code = frame.f_code
+        if code is _WHICH_THREAD or code in _ALL_THREADS:
+            if (asking := caller_of(frame.f_back)) is None:
+                return
+            if code is _WHICH_THREAD:
+                self.values[_thread().name] = _thread()
+            else:
+                self.note(f"it asks which threads there are ({_GIVE})", asking)
+            return
+        name = _OF_ENVIRONMENT.get(code)
         if name is None or (asking := caller_of(frame.f_back)) is None:
             return
         if name in _CHANGES_ENVIRONMENT:

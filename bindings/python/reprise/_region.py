@@ -233,9 +233,9 @@ class Region:
         if parts.kinds and not reads.know_kinds(parts.kinds):
             return self._run(parts, "its arguments are of too many classes")
         at = reads.now() or self._looks.look()
-        whole, walk, numbers = form, reads.walk, parts.numbers
+        whole, walk, numbers, why = form, reads.walk, parts.numbers, ""
         if walk is not None and (optimizers := walk.optimizers):
-            whole, numbers = with_optimizers(form, numbers, optimizers)
+            whole, numbers, why = with_optimizers(form, numbers, optimizers)
         modes = _len_torch_function_stack()
         run, device = under_modes() if modes else (functions()[0], None)
         for _ in range(_MOST_LOOKS):
@@ -246,8 +246,8 @@ class Region:
                 held, kind, of_objects = found
                 tensors = [*tensors, *of_objects]
                 at = reads.at or self._looks.look()
-            if standing.off:
-                return self._run(parts)
+            if standing.off or why:
+                return self._run(parts, why)
             state, watch = at
             key: tuple[Any, ...] = state.number, whole, kind, device
             if structures.variables:
@@ -272,9 +272,8 @@ class Region:
                 self._has_changed(structure, changed)
                 raise
             if step == _DONE:
-                report = standing.report
-                report.seconds += _clock() - begin
-                report.replayed += 1
+                standing.report.seconds += _clock() - begin
+                standing.report.replayed += 1
                 structures.fruitless = 0
                 if not structure.weighed:
                     self._looks.weigh(structure, state, given)

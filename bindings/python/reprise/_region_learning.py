@@ -21,6 +21,8 @@ _READS = "hands data to the host"
 _REMEDIES = {
     _READS: "keep the number on the device, and read it behind the call, "
     "or have what reads it and returns tensors run in each call, by @reprise.eager",
+    "Python computes with a number that is another one": "compare it, write it into texts "
+    "and make integers of it outside of the callable",
     "works with other processes": "leave it outside: of a step, let the module be the "
     "region",
     "a function of TorchScript is called": "take the module or function that it was made "

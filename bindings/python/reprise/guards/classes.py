@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from reprise._frames import Owner, owner_of
+from reprise.guards.code import reads_any
 
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 names_of: Callable[[type], types.MappingProxyType[str, Any]]
@@ -37,6 +38,13 @@ CLOSED = SHARING | {
 # Of these nobody is asked who holds what is made already.
 MAKING = frozenset({"__init__", "__new__", "__init_subclass__", "__class_getitem__"})
 
+# Operators by which objects of packages are compared, and looked through.
+_COMPARES = frozenset(
+    {
+        *("__contains__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"),
+        *("__iter__", "__len__", "__bool__", "__getitem__", "__hash__"),
+    }
+)
 # Methods that operators, `with`, `for` and the like call; one may come.
 SPECIAL = (
     frozenset(
@@ -135,6 +143,32 @@ def codes_of(kind: type) -> Iterator[types.CodeType]:
     for each in list(names_of(kind).values()):
         if type(each) is types.FunctionType:
             yield each.__code__
+
+
+def is_read_whole(kind: type) -> bool:
+    """Its objects are: by code that is written in C, or of a package, or calls what they hold.
+
+    `"x" in namespace` and `config == other` read all attributes, and name none.
+    """
+    return (
+        root_of(kind) == "functools"
+        or issubclass(kind, types.SimpleNamespace)
+        or any(map(_has_reader, mro_of(kind)))
+    )
+
+
+def _has_reader(kind: type) -> bool:
+    if not is_written_in_python(kind):
+        return False
+    owner = owner_of_class(kind)
+    if owner == Owner.PROGRAM:  # its code is read where it is called
+        return False
+    return any(
+        reads_any(each.__code__)
+        for name, each in names_of(kind).items()
+        if type(each) is types.FunctionType
+        and (name in _COMPARES or (owner == Owner.LIBRARY and name not in MAKING))
+    )
 
 
 def reader_of_attributes(kind: type) -> Callable[[Any], Any]:

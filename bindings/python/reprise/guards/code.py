@@ -12,7 +12,7 @@ import inspect
 import operator
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 # By these, code reads or sets attributes whose names it does not say.
@@ -48,13 +48,35 @@ _BY_TEXT = frozenset(
     }
 )
 # Their functions tell nobody that they look at a number.
-MATH = frozenset({"math", "cmath", "numpy", "statistics", "decimal", "fractions"})
+MATH = frozenset(
+    {
+        *("math", "cmath", "numpy", "statistics", "decimal", "fractions"),
+        *("json", "struct", "array", "datetime", "ctypes", "marshal", "pickle"),
+    }
+)
+# So do these, if they make whole numbers of it ...
+_MAKES_TENSORS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
+_OF_INTEGERS = frozenset(
+    {
+        *("bool", "int", "long", "short", "uint8", "int8", "int16", "int32", "int64"),
+        *("uint16", "uint32", "uint64"),
+    }
+)
+_TENSORS_OF_INTEGERS = frozenset(
+    {
+        *("BoolTensor", "ByteTensor", "CharTensor", "ShortTensor"),
+        *("IntTensor", "LongTensor"),
+    }
+)
+# ... and a text with such a place, by `%`.
+_FLOAT_IN_TEXT = re.compile(r"%[^%a-zA-Z]*[eEfFgG]|%\(\w+\)[^%a-zA-Z]*[eEfFgG]")
 # They take names of globals, or of modules, as texts.
 _OF_MODULES = frozenset(
     {"globals", "eval", "exec", "vars", "__import__", "import_module", "modules"}
 )
 _MOST_FUNCTIONS = 16
 _NAME = re.compile(r"[^\W\d]\w*")
+_REMAINDERS = ("BINARY_MODULO", "INPLACE_MODULO")  # in older versions of Python
 _READS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")
 _WRITES = ("STORE_ATTR", "DELETE_ATTR")
 _GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
@@ -96,6 +118,9 @@ class Named(NamedTuple):
     imports: tuple[Import, ...]
     # What may be globals, or modules, that it reads by text. None: it reads none so.
     by_text: frozenset[str] | None
+    # It takes the value of a number, perhaps, so that the number itself does not notice.
+    computes: bool
+    has_remainder: bool  # of two numbers, or a text with something in it
 
 
 @functools.lru_cache(maxsize=8192)
@@ -106,7 +131,7 @@ def named_by(code: types.CodeType) -> Named:
     read: set[str] = set()
     written: set[str] = set()
     imports: dict[Import, None] = {}
-    by_text: set[str] | None = None
+    has_remainder = False
     chain: tuple[str, ...] = ()
     before: list[Any] = [None, None]  # what the last two steps have loaded
     for step in dis.get_instructions(code):
@@ -131,33 +156,69 @@ def named_by(code: types.CodeType) -> Named:
             if links:
                 chain = (*links, str(step.argval))
                 chains[chain] = None
+        elif name in _REMAINDERS or (name == "BINARY_OP" and step.argrepr[0] == "%"):
+            has_remainder = True
         elif name == "MATCH_CLASS":
             read.update(_texts_in(code.co_consts))
             read.update(("__match_args__", *(["getattr"] if step.arg else [])))
         before = [before[1], step.argval]
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            inner = named_by(constant)
-            names.update(dict.fromkeys(inner.globals))
-            chains.update(dict.fromkeys(inner.chains))
-            read |= inner.read
-            written |= inner.written
-            imports.update(dict.fromkeys(inner.imports))
-            if inner.by_text is not None:
-                by_text = (by_text or set()) | inner.by_text
+    inner = [named_by(each) for each in code.co_consts if type(each) is types.CodeType]
+    for each in inner:
+        names.update(dict.fromkeys(each.globals))
+        chains.update(dict.fromkeys(each.chains))
+        read |= each.read
+        written |= each.written
+        imports.update(dict.fromkeys(each.imports))
+        has_remainder |= each.has_remainder
     if not _BY_TEXT.isdisjoint((*names, *read)):
         read.update(_texts_in(code.co_consts))
-    if not _OF_MODULES.isdisjoint((*names, *read)):
-        texts = (each for each in code.co_consts if isinstance(each, str))
-        by_text = (by_text or set()).union(texts, _texts_in(code.co_consts))
     return Named(
         tuple(names),
         tuple(chains),
         frozenset(read),
         frozenset(written),
         tuple(imports),
-        None if by_text is None else frozenset(by_text),
+        _globals_by_text(code, {*names, *read}, inner),
+        _takes_values(code, {*names, *read}, chains, has_remainder),
+        has_remainder,
     )
+
+
+def _globals_by_text(
+    code: types.CodeType, named: set[str], inner: Iterable[Named]
+) -> frozenset[str] | None:
+    texts = [each.by_text for each in inner if each.by_text is not None]
+    if not _OF_MODULES.isdisjoint(named):
+        own = (each for each in code.co_consts if isinstance(each, str))
+        texts.append(frozenset([*own, *_texts_in(code.co_consts)]))
+    return frozenset().union(*texts) if texts else None
+
+
+def _takes_values(
+    code: types.CodeType,
+    named: set[str],
+    chains: Iterable[tuple[str, ...]],
+    has_remainder: bool,
+) -> bool:
+    makes_integers = not _TENSORS_OF_INTEGERS.isdisjoint(named) or not (
+        _MAKES_TENSORS.isdisjoint(named) or _OF_INTEGERS.isdisjoint(named)
+    )
+    asks_float = any(each[0] == "float" for each in chains)
+    writes = has_remainder and any(map(takes_floats, code.co_consts))
+    return makes_integers or asks_float or writes
+
+
+def takes_floats(text: Any) -> bool:
+    """Return whether it is a text that `%` writes a float into."""
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
+    return isinstance(text, str) and _FLOAT_IN_TEXT.search(text) is not None
+
+
+def reads_any(code: types.CodeType) -> bool:
+    """Return whether it reads or sets attributes that it does not name."""
+    named = named_by(code)
+    return not READ_ALL.isdisjoint((*named.globals, *named.read))
 
 
 def is_reader(value: Any) -> bool:

@@ -20,6 +20,8 @@ from reprise.guards.code import (
     is_reader,
     named_by,
     named_by_getter,
+    reads_any,
+    takes_floats,
 )
 from reprise.guards.holders import Cell, Function, content
 from reprise.guards.object_holders import Cached, Instance, Reference
@@ -197,7 +199,7 @@ class CodeFollower:
         if is_own:
             self.functions.append(fn)
             self.namespaces[id(fn.__dict__)] = fn.__dict__
-            if _reads_any(fn.__code__):
+            if reads_any(fn.__code__):
                 for cell in fn.__closure__ or ():
                     self._take_whole(content(cell))
             where = fn.__module__ or fn.__name__
@@ -226,6 +228,10 @@ class CodeFollower:
     ) -> None:
         trail, named = self._trail, named_by(code)
         self.namespaces[id(of)] = of
+        self.computes |= named.computes or (
+            named.has_remainder
+            and any(takes_floats(of.get(each)) for each in named.globals)
+        )
         # One that makes an object sets attributes of what nobody has yet.
         makes = code.co_name in classes.MAKING or _is_of_frozen(code)
         trail.by_program |= named.read - READ_ALL if makes else named.read
@@ -239,7 +245,7 @@ class CodeFollower:
                 trail.by_program.add(name)
             if name not in of or name in names.apart:  # which may hold nothing some day
                 self._fix_builtin(name, may_come=name in names.apart)
-        if _reads_any(code):
+        if reads_any(code):
             for name in named.globals:
                 self._take_whole(of.get(name))
         if not _EVALUATES.isdisjoint(named.globals) or (
@@ -355,12 +361,6 @@ class CodeFollower:
         trail = self._trail
         names = trail.names_in(name, attributes, trail.scopes.all, Domain.PROGRAM)
         trail.take_all(names)
-
-
-def _reads_any(code: types.CodeType) -> bool:
-    """Attributes that it does not name."""
-    named = named_by(code)
-    return not READ_ALL.isdisjoint((*named.globals, *named.read))
 
 
 def _is_of_frozen(code: types.CodeType) -> bool:

@@ -319,7 +319,7 @@ class DataFollower:
                 if classes.is_written_in_python(base)
             )
             known = scopes.package if others else scopes.program
-            if _is_read_whole(kind) or (others and _makes_attributes(kind)):
+            if classes.is_read_whole(kind) or (others and _makes_attributes(kind)):
                 known = scopes.all
             self._scope_by_kind[id(kind)] = known
         return known
@@ -353,12 +353,6 @@ def is_array(kind: type) -> bool:
 @functools.cache
 def _arrays_of(numpy: types.ModuleType) -> tuple[type, ...]:
     return numpy.ndarray, numpy.void
-
-
-def _is_read_whole(kind: type) -> bool:
-    """By code that is written in C, or calls what it holds."""
-    is_of_functools = classes.root_of(kind) == "functools"
-    return is_of_functools or issubclass(kind, types.SimpleNamespace)
 
 
 def _makes_attributes(kind: type) -> bool:

@@ -241,6 +241,8 @@ def _remedy_for(change: Change) -> str:
     value = change.value
     if issubclass(type(value), torch.Tensor) and value.requires_grad:
         return "detach a tensor before it is kept"
+    if change.name.endswith(".training"):
+        return "call train() and eval() outside of the callable"
     for kinds, remedy in _REMEDY_OF_KIND:
         if type(value) in kinds:
             return remedy
