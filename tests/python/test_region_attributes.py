@@ -200,7 +200,7 @@ class Counting(nn.Module):
         self.last: torch.Tensor | None = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
+        self.calls += len(x)
         self.last = x
         return x + 1
 

@@ -129,7 +129,8 @@ def test_the_form_of_a_call_knows_what_changed() -> None:
     parts.args, parts.kwargs = (held,), {"scale": 2.0}
     form = form_of(parts.args, parts.kwargs, parts)
     assert parts.numbers == [1.5, 2.0]
-    form, numbers = with_optimizers(form, parts.numbers, [optimizer])
+    form, numbers, why = with_optimizers(form, parts.numbers, [optimizer])
+    assert not why
     assert parts.numbers == [1.5, 2.0] and 0.5 in numbers
     assert what_changed(form, numbers, parts, [optimizer]) is None
     optimizer.param_groups[0]["lr"] = 0.25

@@ -45,10 +45,16 @@ def _namespaces() -> dict[str, tuple[Callable[[Any, torch.Tensor], Any], Any]]:
     values = optparse.Values({"k": 1})
     return {
         "in": (lambda of, x: x * (3 if "extra" in of else 2), argparse.Namespace(k=1)),
-        "in a subclass": (lambda of, x: x * (3 if "extra" in of else 2), OfPackage(k=1)),
+        "in a subclass": (
+            lambda of, x: x * (3 if "extra" in of else 2),
+            OfPackage(k=1),
+        ),
         "==": (lambda of, x: x * (2 if of == other else 3), argparse.Namespace(k=1)),
         "text": (lambda of, x: x * len(f"{of}"), argparse.Namespace(k=1)),
-        "values": (lambda of, x: x * (2 if of == values else 3), optparse.Values({"k": 1})),
+        "values": (
+            lambda of, x: x * (2 if of == values else 3),
+            optparse.Values({"k": 1}),
+        ),
     }
 
 
@@ -70,9 +76,9 @@ def test_attributes_that_operators_read(name: str, device: str) -> None:
 # --- Floats whose value is taken unnoticed ---
 
 _TAKEN: dict[str, tuple[Callable[..., Any], float]] = {
-    "text": (lambda x, t: (x * t, "t=%.1f" % t), 0.9),
+    "text": (lambda x, t: (x * t, f"t={t:.1f}"), 0.9),
     "global text": (lambda x, t: (x * t, PERCENT % t), 0.9),
-    "key": (lambda x, t: x * t * {"0.5": 1.0}.get("%.1f" % t, 2.0), 0.9),
+    "key": (lambda x, t: x * t * {"0.5": 1.0}.get(f"{t:.1f}", 2.0), 0.9),
     "bytes": (lambda x, t: (x * t, b"%.1f" % t), 0.9),
     "json": (lambda x, t: (x * t, len(json.dumps([t]))), 0.5),
     "struct": (lambda x, t: (x * t, struct.pack("e", t)), 0.9),
@@ -104,7 +110,7 @@ def test_a_rate_in_a_text(device: str) -> None:
             optimizer.zero_grad()
             net(x).square().mean().backward()
             optimizer.step()
-            return "lr %.3f" % optimizer.param_groups[0]["lr"]
+            return "lr {:.3f}".format(optimizer.param_groups[0]["lr"])
 
         return step, schedule
 
@@ -157,7 +163,9 @@ def test_how_many_threads_there_are(device: str) -> None:
     fast = reprise.region(lambda x: x * threading.active_count())
     with torch.no_grad():
         for _ in range(CALLS):
-            assert torch.equal(fast(ones(device)), ones(device) * threading.active_count())
+            assert torch.equal(
+                fast(ones(device)), ones(device) * threading.active_count()
+            )
     report = fast.explain()  # type: ignore[attr-defined]
     assert report.replayed == 0
     assert any("which threads there are" in why for why in report.reasons)

@@ -22,14 +22,8 @@ from reprise._variants import Variants
 from reprise.guards import tree
 from reprise.guards.arguments import Given
 from reprise.guards.guard import State
-from reprise.guards.places import (
-    Behind,
-    Held,
-    Settings,
-    Unlike,
-    may_be_held,
-    tensors_in,
-)
+from reprise.guards.places import Held, may_be_held, tensors_in
+from reprise.guards.settings import Behind, Settings, Unlike
 from reprise.guards.walk import Walk
 from reprise.nodes.conditions import Unknown, share_memory
 from reprise.nodes.differentiable import Differentiable

@@ -39,8 +39,9 @@ from reprise._words import check_callable
 from reprise.guards import tree
 from reprise.guards.arguments import Given
 from reprise.guards.follow_code import Bound
-from reprise.guards.places import NOTHING, Behind, Held, held_by, set_to
+from reprise.guards.places import NOTHING, Held, held_by
 from reprise.guards.reading import At, Reading
+from reprise.guards.settings import Behind, set_to
 from reprise.nodes.conditions import stands_here
 
 Check = Literal["sample", "always", "never"]

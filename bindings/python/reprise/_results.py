@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree
 
 from reprise.guards import classes, kinds, tree
-from reprise.guards.places import are_items
+from reprise.guards.settings import are_items
 from reprise.guards.ways import GivenBack, Shared
 
 _Step = tuple[bool, Any]

@@ -221,6 +221,15 @@ def reads_any(code: types.CodeType) -> bool:
     return not READ_ALL.isdisjoint((*named.globals, *named.read))
 
 
+def texts_named(code: types.CodeType) -> frozenset[str]:
+    """Return what may be names of attributes in its texts, where it takes names as such."""
+    named = named_by(code)
+    matches = any(each.opname == "MATCH_CLASS" for each in dis.get_instructions(code))
+    if matches or not _BY_TEXT.isdisjoint((*named.globals, *named.read)):
+        return frozenset(_texts_in(code.co_consts))
+    return frozenset()
+
+
 def is_reader(value: Any) -> bool:
     """Code that names it reads or sets attributes whose names it does not say."""
     return id(value) in _READERS

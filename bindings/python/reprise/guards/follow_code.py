@@ -23,6 +23,7 @@ from reprise.guards.code import (
     reads_any,
     takes_floats,
 )
+from reprise.guards.counters import counted_by
 from reprise.guards.holders import Cell, Function, content
 from reprise.guards.object_holders import Cached, Instance, Reference
 from reprise.guards.tokens import MISSING
@@ -130,6 +131,7 @@ class CodeFollower:
             return () if runs_each_time else (region._reprise_fn,)
         if id(kind) in _GETTERS:
             self._trail.by_program |= named_by_getter(value)
+            self._trail.not_counted |= named_by_getter(value)
             return ()
         if kind is types.CellType:
             cell = Cell("what is in a cell", value)
@@ -236,6 +238,8 @@ class CodeFollower:
         makes = code.co_name in classes.MAKING or _is_of_frozen(code)
         trail.by_program |= named.read - READ_ALL if makes else named.read
         trail.by_program |= named.written
+        trail.counted |= counted_by(code).counted
+        trail.not_counted |= counted_by(code).otherwise
         names = trail.names_in(where, of, trail.scopes.nothing, Domain.PROGRAM)
         for name in named.globals:
             trail.fix(names, name, Domain.PROGRAM)  # it may come, too
@@ -294,6 +298,7 @@ class CodeFollower:
         trail, named = self._trail, named_by(code)
         trail.by_packages |= named.read
         trail.by_packages |= named.written
+        trail.not_counted |= named.read | named.written
         is_anothers = not is_torchs(code.co_filename)
         if is_anothers:
             trail.by_others |= named.read

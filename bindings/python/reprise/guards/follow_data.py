@@ -156,6 +156,7 @@ class DataFollower:
             if classes.is_of_library(base):  # its code is not read elsewhere
                 for code in classes.codes_of(base):
                     self._trail.by_packages |= named_by(code).read
+                    self._trail.not_counted |= named_by(code).read
         for base in classes.open_bases(kind):
             self._follow_namespace(base)
 

@@ -31,7 +31,7 @@ class State:
         self._tensors = walk.tensors
         self._types = walk.found_types
         self._optimizers = [weakref.ref(each) for each in walk.optimizers]
-        self._owners = walk.modules, walk.namespaces, walk.shown
+        self._owners = walk.modules, walk.namespaces, walk.shown, walk.counted()
         self._named = walk.names()
         made_tokens(self._holders)
         self._plan: Plan | None = None

@@ -213,6 +213,11 @@ class Names(Holder):
         ]
 
     @property
+    def reads_all(self) -> bool:
+        """All keys count, whoever names them."""
+        return self.keys is None
+
+    @property
     def is_packages(self) -> bool:
         """It is of globals, or a class, of a package."""
         return not self.leads_on

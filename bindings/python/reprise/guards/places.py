@@ -11,10 +11,9 @@ import torch
 from reprise.guards.inside import holds_any
 from reprise.guards.tokens import MISSING
 from reprise.guards.tree import LEAVES, Parts
-from reprise.guards.ways import Shared
 
 _MOST_DEEP = 8  # tuples in tuples
-_OTHER = object()  # no kind that a place may hold
+OTHER = object()  # no kind that a place may hold
 
 
 class Place:
@@ -60,6 +59,20 @@ class Item(Place):
 
     def put(self, value: Any) -> None:
         self.of[self.key] = value
+
+
+class Counter(Item):
+    """An attribute to which calls add an integer, and of which they read nothing.
+
+    Its number tells no call from another one; behind a call it is so much more.
+    """
+
+    __slots__ = ()
+
+
+def counts_still(place: Place, counted: Container[str]) -> bool:
+    """Return whether it may be a place, where code counts in these attributes."""
+    return type(place) is not Counter or place.key in counted
 
 
 class Element(Item):
@@ -140,10 +153,15 @@ def held_by(written: Written, parts: Parts, given: _HoldsAny | None) -> Held:
             if value.requires_grad or value.__dict__:
                 return Held(reason=f"{place.name} that it sets is {described(value)}")
             tensors.append(value)
+        elif type(place) is Counter:
+            if kind is not int:
+                return Held(
+                    reason=f"{place.name} that it counts in is {described(value)}"
+                )
         elif value is not None:
             seen = seen or _containers_of(written)
-            kind = _kind_of(value, tensors, seen, len(values))
-            if kind is _OTHER:
+            kind = kind_of(value, tensors, seen, len(values))
+            if kind is OTHER:
                 return Held(reason=f"{place.name} that it sets is {described(value)}")
         values.append(value)
         kinds.append(kind)
@@ -163,10 +181,10 @@ def _containers_of(written: Written) -> Seen:
     return {of: (order, -1) for order, of in enumerate(ids)}
 
 
-def _kind_of(
+def kind_of(
     value: Any, tensors: list[torch.Tensor], seen: Seen, root: int, deep: int = 0
 ) -> Any:
-    """Return the kind of what a place holds. `_OTHER`: it is none that a place may.
+    """Return the kind of what a place holds. `OTHER`: it is none that a place may.
 
     `root`: the number of that place.
     """
@@ -180,22 +198,22 @@ def _kind_of(
     inner: list[Any] = []
     if kind is list or kind is dict:
         if (known := seen.get(id(value))) is not None:
-            return _OTHER if known[1] == root else ("again", known[0])
+            return OTHER if known[1] == root else ("again", known[0])
         seen[id(value)] = len(seen), root
         start, inner = (kind,), [*value]
         if kind is dict:
             start = kind, tuple([(type(key), key) for key in inner])
             if not all([type(key) in (str, int) for key in inner]):
-                return _OTHER
+                return OTHER
             inner = [*value.values()]
     elif kind is tuple:
         inner = [*value]
     if not inner or deep >= _MOST_DEEP:
-        return _OTHER
+        return OTHER
     count = len(tensors)
-    kinds = [_kind_of(each, tensors, seen, root, deep + 1) for each in inner]
+    kinds = [kind_of(each, tensors, seen, root, deep + 1) for each in inner]
     # By its tensors a container is told from others that the callable leads to.
-    return _OTHER if _OTHER in kinds or len(tensors) == count else (*start, *kinds)
+    return OTHER if OTHER in kinds or len(tensors) == count else (*start, *kinds)
 
 
 def is_plain(value: Any) -> bool:
@@ -205,141 +223,15 @@ def is_plain(value: Any) -> bool:
 
 def may_be_held(value: Any) -> bool:
     """Return whether a place may be set to it, or hold it."""
-    return value is not MISSING and _kind_of(value, [], {}, 0) is not _OTHER
+    return value is not MISSING and kind_of(value, [], {}, 0) is not OTHER
 
 
 def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
     """Return those that places hold."""
     tensors: list[torch.Tensor] = []
     for each in values:
-        _kind_of(each, tensors, {}, 0)
+        kind_of(each, tensors, {}, 0)
     return tensors
-
-
-def _contents_of(value: Any) -> tuple[Any, list[int]]:
-    """Return the kind of a container, and which tensors it holds."""
-    tensors: list[torch.Tensor] = []
-    return _kind_of(value, tensors, {}, 0), list(map(id, tensors))
-
-
-def _is_flat(value: Any) -> bool:
-    """Return whether nothing in it can be set."""
-    if type(value) is tuple:
-        return all(map(_is_flat, value))
-    return type(value) not in (list, dict)
-
-
-# --- Behind a call ---
-
-# Of a recorded call: what each place is set to, Ellipsis where that is what it was, and
-# `_ITEMS` with the items of a list or dictionary that is the one that it was; and the
-# places that held nothing before, in the order of their coming.
-_ITEMS = "items"
-Behind = tuple[tuple[Any, ...], tuple[int, ...]]
-
-
-def are_items(value: Any) -> bool:
-    """Return whether a call has set items of what the place held."""
-    return type(value) is tuple and type(value[0]) is str
-
-
-class Unlike(Exception):
-    """Why no replay sets places as a call has: a sentence for people."""
-
-
-class Settings:
-    """What one recorded call sets: made before it, and asked behind it."""
-
-    def __init__(self, before: Held) -> None:
-        self._written = before.written
-        self._before = before.values
-        self._dicts = {
-            id(each.of): (each.of, [*each.of])
-            for each in before.written
-            if type(each) is Item
-        }
-        # By index: what containers that places hold have held.
-        self._contents = {
-            index: (
-                _contents_of(each),
-                each.copy() if type(each) is not tuple else each,
-            )
-            for index, each in enumerate(before.values)
-            if type(each) in (tuple, list, dict)
-        }
-
-    def behind(self) -> Behind:
-        """Return what the call has set. Raises Unlike."""
-        values = []
-        come: dict[int, list[int]] = {}  # by container
-        pairs = zip(self._written, self._before, strict=True)
-        for index, (place, old) in enumerate(pairs):
-            new = place.read()
-            if new is old:
-                new = self._items_set(index, place.name, old)
-            elif self._is_changed(index, old):
-                raise Unlike(_INSIDE.format(place.name))
-            elif new is MISSING:
-                raise Unlike(f"it deletes {place.name} (set it to None)")
-            elif not may_be_held(new):
-                raise Unlike(f"it sets {place.name} to {described(new)}")
-            elif old is MISSING:
-                come.setdefault(id(place.of), []).append(index)
-            values.append(new)
-        self._check_order()
-        order = [each for some in come.values() for each in self._in_order(some)]
-        return tuple(values), tuple(order)
-
-    def _is_changed(self, index: int, old: Any) -> bool:
-        """Return whether a container holds something else than it did."""
-        return index in self._contents and _contents_of(old) != self._contents[index][0]
-
-    def _items_set(self, index: int, name: str, old: Any) -> Any:
-        """Return what the call has set of what a place held, and holds still."""
-        if not self._is_changed(index, old):
-            return ...
-        before: Any = self._contents[index][1]
-        if type(old) is dict:
-            is_same = list(map(_name, old)) == list(map(_name, before))
-            now, were = [*old.values()], [*before.values()]
-        else:
-            is_same = type(old) is list and len(old) == len(before)
-            now, were = [*old], [*before]
-        if not is_same or not all(map(_is_flat, (*now, *were))) or not may_be_held(old):
-            raise Unlike(_INSIDE.format(name))
-        items = [... if new is one else new for new, one in zip(now, were, strict=True)]
-        if type(old) is dict:
-            return _ITEMS, dict(zip(old, items, strict=True))
-        return _ITEMS, items
-
-    def _check_order(self) -> None:
-        """Check that keys which have stayed are in their order."""
-        for of, before in self._dicts.values():
-            before, now = list(map(_name, before)), list(map(_name, of))
-            there, stay = set(before), set(now)
-            if [each for each in now if each in there] != [
-                each for each in before if each in stay
-            ]:
-                raise Unlike(_ORDER)
-
-    def _in_order(self, indices: list[int]) -> list[int]:
-        """Of one container: in the order of its keys."""
-        of = self._written[indices[0]].of
-        if id(of) not in self._dicts:
-            return indices
-        by_key = {self._written[index].key: index for index in indices}
-        kinds = set(map(type, by_key))
-        found = [by_key[key] for key in [*of] if type(key) in kinds and key in by_key]
-        if len(found) < len(indices):  # a key that is equal, of another type
-            raise Unlike(_ORDER)
-        return found
-
-
-_INSIDE = (
-    "it changes what is in {} (set items of a list or dictionary whose length stays, or "
-    "put another one there)"
-)
-_ORDER = "it gives a dictionary keys, or an order of them, that no replay would"
 
 
 def is_simple_key(key: Any) -> bool:
@@ -350,10 +242,6 @@ def is_simple_key(key: Any) -> bool:
     )
 
 
-def _name(key: Any) -> Any:
-    return (type(key), key) if is_simple_key(key) else id(key)
-
-
 def described(value: Any) -> str:
     """Return what it is that no place may hold, and what helps."""
     if isinstance(value, torch.Tensor) and value.requires_grad:
@@ -362,26 +250,3 @@ def described(value: Any) -> str:
         f"a {type(value).__name__}, where only plain tensors, containers of these, and None "
         "are replayed"
     )
-
-
-def set_to(held: Held, made: tuple[Any, Behind]) -> bool:
-    """Set them as a call has that began so, with its result. Returns whether a key has come."""
-    written, before = held.written, held.values
-    result, (values, come) = made
-    for place, old, new in zip(written, before, values, strict=True):
-        if new is not ... and new is not old and old is not MISSING:
-            kind = type(new)
-            if kind is tuple and are_items(new):
-                _set_items(old, new[1])
-            else:
-                place.put(new.of((result, before)) if kind is Shared else new)
-    for index in come:
-        new = values[index]
-        written[index].put(new.of((result, before)) if type(new) is Shared else new)
-    return bool(come)
-
-
-def _set_items(old: Any, items: Any) -> None:
-    for key, value in items.items() if type(items) is dict else enumerate(items):
-        if value is not ...:
-            old[key] = value

@@ -11,7 +11,7 @@ from typing import Any
 from reprise._frames import is_programs
 from reprise.guards.code import Code, functions_with
 from reprise.guards.guard import State
-from reprise.guards.places import Place, Written
+from reprise.guards.places import Place, Written, counts_still
 from reprise.guards.rewritten import Obstacle
 from reprise.guards.trail import Refused
 from reprise.guards.tree import Foreign
@@ -114,14 +114,12 @@ class Reading:
         """By a walk. Where that cannot be looked at, it is refused, and of nothing."""
         given = [each() for each in self._given]
         try:
-            self.walk = Walk(
-                self._fn,
-                given,
-                self._kinds,
-                leading=self.leading(),
-                ran=self.ran,
-                written=written,
-            )
+            self.walk = self._walked(given, written)
+            # Code that was found since may read what others count in.
+            counted = self.walk.counted()
+            kept = [each for each in written if counts_still(each, counted)]
+            if len(kept) < len(written):
+                self.walk = self._walked(given, tuple(kept))
             return State(self.walk, number)
         except Refused as refused:
             self.refused = str(refused)
@@ -131,6 +129,16 @@ class Reading:
             self.refused = f"what it reads cannot be looked at: {failed!r}"
         self.walk = Walk(None)
         return State(self.walk, number)
+
+    def _walked(self, given: list[Any], written: Written) -> Walk:
+        return Walk(
+            self._fn,
+            given,
+            self._kinds,
+            leading=self.leading(),
+            ran=self.ran,
+            written=written,
+        )
 
     # --- What it learns ---
 

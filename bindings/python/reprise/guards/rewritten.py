@@ -22,7 +22,7 @@ from reprise.guards.holders import (
 )
 from reprise.guards.names import Names
 from reprise.guards.object_holders import Instance, Slots
-from reprise.guards.places import Place, is_simple_key, may_be_held, place_of
+from reprise.guards.places import Counter, Place, is_simple_key, may_be_held, place_of
 from reprise.guards.tokens import MISSING, TensorRef, Token, is_simple, same
 
 _DICTS = classes.ids_of(dict, collections.OrderedDict, collections.defaultdict)
@@ -63,7 +63,7 @@ class Change(NamedTuple):
 
     def is_adopted(self) -> bool:
         """Return whether replays can set it."""
-        return (
+        return type(self.place) is Counter or (
             self.place is not None
             and _may_have_been_held(self.token)
             and may_be_held(self.value)
@@ -90,8 +90,10 @@ class Owners:
         modules: Iterable[weakref.ref[torch.nn.Module]],
         namespaces: Mapping[int, Any],
         shown: Iterable[int],
+        counted: frozenset[str],
     ) -> None:
         """See the properties of `Walk` of these names."""
+        self.counted = counted
         # By id of a dictionary. None: it cannot be set so.
         self._kinds: dict[int, type | None] = {}
         for number, of in namespaces.items():
@@ -219,6 +221,14 @@ def _at_key(
         name = f"{holder.name}.{name_of_key(key)}"
     can_be_set = is_simple_key(key) and owners.lets_set(holder.of, key)
     place = place_of(name, holder.of, key) if can_be_set else None
+    counts = type(token) is int and type(value) is int and key in owners.counted
+    if (
+        place is not None
+        and counts
+        and isinstance(holder, Names)
+        and not holder.reads_all
+    ):
+        place = Counter(name, holder.of, key)
     return Change(name, place, token, value)
 
 

@@ -61,6 +61,8 @@ class Trail:
         self.by_program: set[str] = set()  # names of attributes, by whose code ...
         self.by_packages: set[str] = set()  # ... names them
         self.by_others: set[str] = set()  # of packages but torch
+        self.counted: set[str] = set()  # in which the program's code counts ...
+        self.not_counted: set[str] = set()  # ... and what any code does more with
         self.scopes = Scopes(self.by_program, self.by_packages, self.by_others)
         self.apart = apart
         self.roots = set(map(id, roots))

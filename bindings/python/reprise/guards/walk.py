@@ -21,7 +21,7 @@ import torch
 
 from reprise.guards import classes
 from reprise.guards.classes import short_name_of
-from reprise.guards.code import Code, codes_in, key_of, named_by
+from reprise.guards.code import READ_ALL, Code, codes_in, key_of, named_by
 from reprise.guards.follow_code import CodeFollower, is_region
 from reprise.guards.follow_data import PLAIN, DataFollower, is_array
 from reprise.guards.holders import Dictionary, Holder, Sequence
@@ -182,6 +182,13 @@ class Walk:
         """Attributes and globals that the program's code names."""
         globals_of = (named_by(fn.__code__).globals for fn in self._code.functions)
         return frozenset(self._trail.by_program).union(*globals_of)
+
+    def counted(self) -> frozenset[str]:
+        """Attributes in which the program's code counts, and that nothing else reads."""
+        trail = self._trail
+        if not READ_ALL.isdisjoint(trail.by_program):
+            return frozenset()
+        return frozenset(trail.counted - trail.not_counted)
 
     def codes(self) -> set[tuple[int, int]]:
         """Code of the program's that was read, and that of functions inside it."""
