@@ -26,6 +26,12 @@ def teller() -> Callable[..., None]:
     return tell
 
 
+def said(error: BaseException) -> str:
+    """An error in one line."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"[:300]
+
+
 class EndedEarlyError(RuntimeError):
     """A process did not tell what it was started for."""
 

@@ -31,6 +31,7 @@ import program_runs
 import progress
 import reprise
 import user_programs
+from user_programs import program as program_module
 
 COUNTED = ("recorded", "validated", "builds", "squashes")
 TIMES = ("recording_us", "validating_us")
@@ -79,7 +80,7 @@ def learn(
 def main() -> int:
     """Measure one program."""
     arguments = parsed()
-    program_runs.settle_numerics()
+    program_module.settle_numerics()
     program = user_programs.ALL[arguments.program]
     if why := user_programs.missing(program):
         print(f"{arguments.program}: {why}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The row of a program: its four ways are run in turn, each in a process of its own.
+"""The row of a program: its ways are run in turn, each in a process of its own.
 
 What is measured, and in which order, is said in programs.py.
 """

@@ -21,6 +21,7 @@ An answer with ``error`` is the last one.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import importlib
 import itertools
@@ -40,7 +41,11 @@ import user_programs
 from user_programs import program as program_module
 
 # Options of `reprise.enable` of the ways that have it.
-OURS: dict[str, dict[str, Any]] = {"default": {}, "always": {"policy": "always"}}
+OURS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "always": {"policy": "always"},
+    "region": {},
+}
 WAYS = ("eager", "control", *OURS)
 WARM_PASSES = 2
 LEAST = 2  # passes of a block
@@ -53,18 +58,6 @@ def policy_of(options: dict[str, Any]) -> str:
     return options.get("policy", default)
 
 
-def said(error: BaseException) -> str:
-    """An error in one line."""
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"[:300]
-
-
-def settle_numerics() -> None:
-    """Of all ways alike: results that come again, and products in TF32."""
-    torch.backends.cudnn.deterministic = True
-    torch.set_float32_matmul_precision("high")
-
-
 class Run:
     """A program, as it is run by one way."""
 
@@ -72,6 +65,8 @@ class Run:
         self._options = OURS.get(way)
         self._program = user_programs.ALL[name]
         self._setting = setting
+        self._regions: list[Any] | None = [] if way == "region" else None
+        self._settled_calls = (0, 0)
         self._built: user_programs.Built | None = None
         self._numbers = itertools.count()
         self._settled: reprise.Stats | None = None
@@ -99,9 +94,23 @@ class Run:
         self._synchronize()
         del thrown_away
         gc.collect()
-        self._built = self._program.start(self._setting)
+        self._built = self._start()
         self._synchronize()
         return {}
+
+    def _start(self) -> user_programs.Built:
+        """Build the program, with regions if this way has them."""
+        if self._regions is None:
+            return self._program.start(self._setting)
+        self._regions.clear()
+        return self._program.start(
+            dataclasses.replace(self._setting, regions=self._regions)
+        )
+
+    def _calls(self) -> tuple[int, int]:
+        """All calls of regions, and those that were replayed."""
+        reports = [region.explain() for region in self._regions or ()]
+        return sum(r.calls for r in reports), sum(r.replayed for r in reports)
 
     def first(self, seconds: float) -> dict[str, Any]:
         """Passes that are done in the first seconds, and which is the first replayed."""
@@ -131,6 +140,7 @@ class Run:
             self.timed()
         if self._options is not None:
             self._settled = reprise.stats()
+            self._settled_calls = self._calls()
         return {}
 
     def block(self, seconds: float) -> dict[str, Any]:
@@ -163,7 +173,17 @@ class Run:
             "squashes": now.squashes,
             "plans": len(plans),
             "report": str(found).splitlines()[0],
-        }
+        } | self._regions_report()
+
+    def _regions_report(self) -> dict[str, int]:
+        """Calls of regions since all was learned, if this way has regions."""
+        if self._regions is None:
+            return {}
+        for region in self._regions:
+            print(region.explain(), file=sys.stderr, flush=True)
+        calls, replayed = self._calls()
+        before, replayed_before = self._settled_calls
+        return {"calls": calls - before, "calls_replayed": replayed - replayed_before}
 
     def bits(self, passes: int) -> dict[str, Any]:
         """Hashes of all that passes from the seed show and leave."""
@@ -171,7 +191,7 @@ class Run:
         gc.collect()
         ours = self._options is not None
         before = reprise.stats() if ours else None
-        built = self._program.start(self._setting)
+        built = self._start()
         outputs = []
         for number in range(passes):
             outputs.append(built.step(number))
@@ -212,7 +232,7 @@ def main() -> None:
     for library in user_programs.ALL[arguments.program].needs:
         importlib.import_module(library)
     tell(where=environment(arguments))
-    settle_numerics()
+    program_module.settle_numerics()
     device = "cpu" if arguments.host else "cuda"
     setting = user_programs.Setting(device, arguments.size, arguments.seed)
     run = Run(arguments.way, arguments.program, setting)
@@ -222,7 +242,7 @@ def main() -> None:
             tell(answer=getattr(run, order.pop("do"))(**order))
         except Exception as error:
             traceback.print_exc()
-            tell(error=said(error))
+            tell(error=children.said(error))
             return
 
 

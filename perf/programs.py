@@ -5,12 +5,14 @@
     python perf/programs.py --commit ID --programs gan ppo generate_greedy
     python perf/programs.py --host --size small --seconds 1 --programs gan   # no GPU
     python perf/programs.py --host --size small --record FOLDER
+    python perf/programs.py --host --size small --regions FILE
 
 user_programs/ has the programs: some twenty lines each against the library itself, with
-random weights and no download. Each is run in four ways, each in a process of its own
+random weights and no download. Each is run in five ways, each in a process of its own
 (program_runs.py) that lives until the program's row is done: ``eager``; ``control``,
-which is eager a second time; ``default``, with ``reprise.enable()``; and ``always``,
-with ``reprise.enable(policy="always")``. Only one of the processes runs at a time, as
+which is eager a second time; ``default``, with ``reprise.enable()``; ``always``, with
+``reprise.enable(policy="always")``; and ``region``, with ``reprise.enable()`` and with
+what the program gives to ``setting.region`` as regions. Only one of the processes runs at a time, as
 this one tells them, in this order:
 
 - two passes by eager of a program that is then dropped, so that libraries have loaded
@@ -41,13 +43,14 @@ Writes one JSON object a program and way:
   few names that differ; bits_replays: what was replayed in these passes;
 - followed: share of the operators whose results came from replays, since Reprise had
   learned; replays, squashes: counted likewise; plans: those that are ready; report: the
-  first line of ``reprise.explain()``;
+  first line of ``reprise.explain()``; calls, calls_replayed: of regions, since then;
 - error: why there are no numbers, also where a library is missing;
 - line, size, policy, gpu, driver, torch, commit, dirty, command.
 
 Programs of which the record has all ways of this commit are left out: an interrupted
 run goes on. With ``--host`` all is run on the host executor, which shows correctness and
-not speed. The file that ``--record`` writes is described in user_programs/stream.py.
+not speed. The file that ``--record`` writes is described in user_programs/stream.py, and
+the one that ``--regions`` writes in program_regions.py.
 """
 
 from __future__ import annotations
@@ -63,6 +66,7 @@ import subprocess
 import sys
 from typing import Any
 
+import program_regions
 import program_tables
 import progress
 import user_programs
@@ -184,6 +188,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--record", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--record-passes", type=int, default=6)
+    parser.add_argument("--regions", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--region-passes", type=int, default=32)
     parser.add_argument("--commit", default="", help="where there is no repository")
     parser.add_argument("--dirty", action="store_true", help="not just that commit")
     arguments = parser.parse_args()
@@ -211,6 +217,10 @@ def main() -> int:
     if arguments.record:
         return min(record(arguments.programs, arguments), 1)
     signal.signal(signal.SIGTERM, interrupted)
+    if arguments.regions:
+        found = program_regions.check(arguments.programs, arguments)
+        print(program_regions.table(found))
+        return int(any(each.get("bits") is False for each in found))
     records = measure(arguments.programs, arguments)
     print(program_tables.table(records))
     return 0

@@ -15,10 +15,11 @@ def generating(setting: Setting, model: Any, rows: int = 1, **how: Any) -> Built
     """`generate` on a new prompt at each pass; a text has its full length."""
     prompt, new = setting.pick((4, 6), (32, 32))
     ids = texts(setting, rows, prompt, model.config.vocab_size)
+    fast = setting.region(model)
 
     def step(i: int) -> Any:
         x = ids(i)
-        return model.generate(
+        return fast.generate(
             x,
             attention_mask=torch.ones_like(x),
             min_new_tokens=new,
@@ -123,6 +124,7 @@ def decoder_cache(setting: Setting) -> Built:
     model, words = decoder(setting)
     prompt, new = setting.pick((4, 8), (16, 32))
     ids = texts(setting, 2, prompt, words)
+    fast = setting.region(model)
 
     @torch.no_grad()
     def step(i: int) -> Any:
@@ -130,7 +132,7 @@ def decoder_cache(setting: Setting) -> Built:
         text = ids(i)
         token = text
         for _ in range(new):
-            logits = model(token, cache) / 0.8
+            logits = fast(token, cache) / 0.8
             best = torch.topk(logits, 20).values[:, -1:]
             logits = logits.masked_fill(logits < best, float("-inf"))
             token = torch.multinomial(torch.softmax(logits, -1), 1)
@@ -146,16 +148,17 @@ def beam_search(setting: Setting) -> Built:
     model, words = decoder(setting)
     beams, prompt, new = setting.pick((3, 4, 6), (5, 16, 24))
     ids = texts(setting, 1, prompt, words)
+    fast = setting.region(model)
 
     @torch.no_grad()
     def step(i: int) -> Any:
         cache: list[Any] = [None] * len(model.qkv)
         text = ids(i)
-        scores, first = torch.log_softmax(model(text, cache), -1)[0].topk(beams)
+        scores, first = torch.log_softmax(fast(text, cache), -1)[0].topk(beams)
         text = torch.cat([text.repeat(beams, 1), first[:, None]], 1)
         cache = [(k.repeat(beams, 1, 1, 1), v.repeat(beams, 1, 1, 1)) for k, v in cache]
         for _ in range(new):
-            logs = torch.log_softmax(model(text[:, -1:], cache), -1)
+            logs = torch.log_softmax(fast(text[:, -1:], cache), -1)
             scores, chosen = (scores[:, None] + logs).flatten().topk(beams)
             beam, word = chosen // words, chosen % words
             text = torch.cat([text[beam], word[:, None]], 1)

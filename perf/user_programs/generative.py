@@ -95,8 +95,8 @@ def diffusion_training(setting: Setting) -> Built:
     batches = setting.batches(lambda: torch.randn(rows, 3, side, side))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
-    def step(i: int) -> Any:
-        x = batches(i)
+    @setting.region
+    def train(x: torch.Tensor) -> torch.Tensor:
         t = torch.randint(0, 1000, (rows,), device=setting.device)
         noise = torch.randn_like(x)
         kept = left[t][:, None, None, None]
@@ -107,6 +107,10 @@ def diffusion_training(setting: Setting) -> Built:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        return loss
+
+    def step(i: int) -> Any:
+        loss = train(batches(i))
         average.update_parameters(model)
         return loss.detach()
 
@@ -120,6 +124,7 @@ def diffusion_sampling(setting: Setting) -> Built:
     left = noise_levels(setting)
     rows, side, steps = setting.pick((1, 16, 4), (8, 32, 20))
     times = torch.linspace(999, 0, steps).long().tolist()
+    noise_of = setting.region(model)
 
     @torch.no_grad()
     def step(_: int) -> Any:
@@ -127,7 +132,7 @@ def diffusion_sampling(setting: Setting) -> Built:
         for t, after in zip(times, [*times[1:], None], strict=True):
             now = left[t]
             then = left[after] if after is not None else torch.ones_like(now)
-            noise = model(x, torch.full((rows,), t, device=setting.device))
+            noise = noise_of(x, torch.full((rows,), t, device=setting.device))
             start = ((x - (1 - now).sqrt() * noise) / now.sqrt()).clamp(-1, 1)
             spread = ((1 - then) / (1 - now) * (1 - now / then)).sqrt()
             x = then.sqrt() * start + (1 - then - spread**2).clamp(min=0).sqrt() * noise
@@ -169,9 +174,10 @@ def gan(setting: Setting) -> Built:
     judges = torch.optim.Adam(critic.parameters(), lr=2e-4, betas=(0.5, 0.999))
     loss_of = nn.BCEWithLogitsLoss()
 
-    def step(i: int) -> Any:
+    @setting.region
+    def train(pictures: torch.Tensor) -> tuple[torch.Tensor, ...]:
         critic.zero_grad()
-        real = critic(batches(i))
+        real = critic(pictures)
         true = loss_of(real, torch.full_like(real, 1.0))
         true.backward()
         fake = maker(torch.randn(rows, 100, 1, 1, device=setting.device))
@@ -184,6 +190,10 @@ def gan(setting: Setting) -> Built:
         loss = loss_of(found, torch.full_like(found, 1.0))
         loss.backward()
         makes.step()
+        return true, false, loss
+
+    def step(i: int) -> Any:
+        true, false, loss = train(batches(i))
         return (true + false).item(), loss.item()
 
     return Built(step, [maker, critic, makes, judges])
@@ -200,9 +210,8 @@ def autoencoder(setting: Setting) -> Built:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     total = 0.0
 
-    def step(i: int) -> Any:
-        nonlocal total
-        x = batches(i).view(-1, 784)
+    @setting.region
+    def learn(x: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
         h = torch.relu(enter(x))
         mu, logs = mean(h), spread(h)
@@ -211,8 +220,15 @@ def autoencoder(setting: Setting) -> Built:
         loss = nn.functional.binary_cross_entropy(found, x, reduction="sum")
         loss = loss - 0.5 * torch.sum(1 + logs - mu.pow(2) - logs.exp())
         loss.backward()
+        return loss
+
+    update = setting.region(optimizer.step)
+
+    def step(i: int) -> Any:
+        nonlocal total
+        loss = learn(batches(i).view(-1, 784))
         total += loss.item()
-        optimizer.step()
+        update()
         return total
 
     return Built(step, [model, optimizer])
@@ -239,8 +255,8 @@ def normalising_flow(setting: Setting) -> Built:
     batches = setting.batches(lambda: torch.randn(rows, 2).cumsum(1).sin())
     optimizer = torch.optim.Adam(nets.parameters(), lr=1e-4)
 
-    def step(i: int) -> Any:
-        z = batches(i)
+    @setting.region
+    def train(z: torch.Tensor) -> torch.Tensor:
         log_det = z.new_zeros(z.shape[0])
         for net, mask in zip(reversed(nets), reversed(masks), strict=True):
             s, t = net(z * mask).chunk(2, 1)
@@ -252,6 +268,9 @@ def normalising_flow(setting: Setting) -> Built:
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(batches(i))
 
     return Built(step, [nets, optimizer])
 
@@ -271,8 +290,8 @@ def nerf(setting: Setting) -> Built:
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
     origin = torch.tensor([0.0, 0.0, -4.0], device=setting.device)
 
-    def step(i: int) -> Any:
-        toward, colour = batches(i)
+    @setting.region
+    def train(toward: torch.Tensor, colour: torch.Tensor) -> torch.Tensor:
         toward = nn.functional.normalize(toward, dim=-1)
         depths = torch.linspace(2, 6, samples, device=setting.device)
         depths = depths + torch.rand(rays, samples, device=setting.device) * 4 / samples
@@ -292,8 +311,12 @@ def nerf(setting: Setting) -> Built:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        return loss.detach()
+
+    def step(i: int) -> Any:
+        loss = train(*batches(i))
         for group in optimizer.param_groups:
             group["lr"] = 5e-4 * 0.1 ** (i / 250000)
-        return loss.detach()
+        return loss
 
     return Built(step, [model, optimizer])

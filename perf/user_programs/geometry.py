@@ -34,16 +34,25 @@ def node_classifier(setting: Setting, layers: nn.ModuleList) -> Built:
         h = nn.functional.dropout(h, 0.5, model.training)
         return layers[1](h, graph["edge_index"])
 
-    def step(_: int) -> Any:
+    @setting.region
+    def train() -> torch.Tensor:
         model.train()
         optimizer.zero_grad()
         mask = graph["mask"]
         loss = nn.functional.cross_entropy(forward()[mask], graph["y"][mask])
         loss.backward()
         optimizer.step()
+        return loss
+
+    @setting.region
+    @torch.no_grad()
+    def evaluate() -> torch.Tensor:
         model.eval()
-        with torch.no_grad():
-            right = (forward().argmax(-1) == graph["y"])[~mask].sum() / (~mask).sum()
+        mask = graph["mask"]
+        return (forward().argmax(-1) == graph["y"])[~mask].sum() / (~mask).sum()
+
+    def step(_: int) -> Any:
+        loss, right = train(), evaluate()
         return loss.item(), right.item()
 
     return Built(step, [model, optimizer])
@@ -92,8 +101,8 @@ def graph_batches(setting: Setting) -> Built:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     batches = list(loader.DataLoader(graphs, batch_size=rows))
 
-    def step(i: int) -> Any:
-        batch = batches[i % len(batches)].to(setting.device)
+    @setting.region
+    def train(batch: data.Data) -> torch.Tensor:
         h = batch.x
         for convolution in convolutions:
             h = convolution(h, batch.edge_index).relu()
@@ -103,6 +112,9 @@ def graph_batches(setting: Setting) -> Built:
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(batches[i % len(batches)].to(setting.device))
 
     return Built(step, [model, optimizer])
 
@@ -129,8 +141,8 @@ def tensor_product(setting: Setting) -> Built:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     grid = torch.linspace(0, 4, 8, device=setting.device)
 
-    def step(i: int) -> Any:
-        at = batches(i)
+    @setting.region
+    def train(at: torch.Tensor) -> torch.Tensor:
         apart = torch.cdist(at, at) + 100 * torch.eye(points, device=setting.device)
         source = apart.topk(near, largest=False).indices.flatten()
         target = torch.arange(points, device=setting.device).repeat_interleave(near)
@@ -147,6 +159,9 @@ def tensor_product(setting: Setting) -> Built:
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(batches(i))
 
     return Built(step, [model, optimizer])
 
@@ -175,8 +190,8 @@ def point_cloud(setting: Setting) -> Built:
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
-    def step(i: int) -> Any:
-        x, y = batches(i)
+    @setting.region
+    def train(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         turn = torch.rand((), device=setting.device) * 6.2832
         c, s, zero, one = turn.cos(), turn.sin(), turn * 0, turn * 0 + 1
         rotation = torch.stack([c, -s, zero, s, c, zero, zero, zero, one]).view(3, 3)
@@ -186,6 +201,9 @@ def point_cloud(setting: Setting) -> Built:
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(*batches(i))
 
     return Built(step, [model, optimizer])
 
@@ -209,12 +227,19 @@ def molecular_dynamics(setting: Setting) -> Built:
 
     _, forces = potential(atoms)
 
-    def step(number: int) -> Any:
-        nonlocal atoms, speeds, forces
+    @setting.region
+    def move(
+        atoms: torch.Tensor, speeds: torch.Tensor, forces: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         speeds = speeds + 0.5 * dt * forces
         atoms = (atoms + dt * speeds) % box
         energy, forces = potential(atoms)
         speeds = speeds + 0.5 * dt * forces
+        return atoms, speeds, forces, energy
+
+    def step(number: int) -> Any:
+        nonlocal atoms, speeds, forces
+        atoms, speeds, forces, energy = move(atoms, speeds, forces)
         if number % 10 < 9:
             return ()
         return (energy + 0.5 * (speeds**2).sum()).item()

@@ -68,10 +68,11 @@ def bert_encode(setting: Setting) -> Built:
     rows, length = setting.pick((4, 16), (16, 128))
     ids = texts(setting, rows, length, model.config.vocab_size)
     mask = torch.ones(rows, length, dtype=torch.long, device=setting.device)
+    encode = setting.region(model)
 
     @torch.no_grad()
     def step(i: int) -> Any:
-        return model(input_ids=ids(i), attention_mask=mask).last_hidden_state
+        return encode(input_ids=ids(i), attention_mask=mask).last_hidden_state
 
     return Built(step, [model])
 
@@ -92,13 +93,16 @@ def bert_lengths(setting: Setting) -> Built:
 
     encoded = setting.batches(batch, count=64)
 
-    @torch.no_grad()
-    def step(i: int) -> Any:
-        inputs = encoded(i)
+    @setting.region
+    def embed(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         hidden = model(**inputs).last_hidden_state
         mask = inputs["attention_mask"].unsqueeze(-1).to(hidden.dtype)
         pooled = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
         return nn.functional.normalize(pooled, dim=1)
+
+    @torch.no_grad()
+    def step(i: int) -> Any:
+        return embed(encoded(i))
 
     return Built(step, [model])
 
@@ -109,11 +113,12 @@ def gpt2_forward(setting: Setting) -> Built:
     model = gpt2(setting).eval()
     rows, length = setting.pick((2, 16), (4, 256))
     ids = texts(setting, rows, length, model.config.vocab_size)
+    score = setting.region(model)
 
     @torch.inference_mode()
     def step(i: int) -> Any:
         x = ids(i)
-        return torch.exp(model(input_ids=x, labels=x).loss).item()
+        return torch.exp(score(input_ids=x, labels=x).loss).item()
 
     return Built(step, [model])
 
@@ -129,15 +134,19 @@ def gpt2_training(setting: Setting) -> Built:
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5)
     scheduler = transformers.get_linear_schedule_with_warmup(optimizer, 10, 100000)
 
-    def step(i: int) -> Any:
-        x = ids(i)
+    @setting.region
+    def train(x: torch.Tensor) -> torch.Tensor:
         loss = model(input_ids=x, labels=x).loss
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        scheduler.step()
         optimizer.zero_grad()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        loss = train(ids(i))
+        scheduler.step()
+        return loss
 
     return Built(step, [model, optimizer, scheduler])
 
@@ -167,11 +176,16 @@ def bert_training(setting: Setting) -> Built:
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
     running: list[float] = []
 
-    def step(i: int) -> Any:
-        outputs = model(**batches(i))
+    @setting.region
+    def train(inputs: dict[str, torch.Tensor]) -> Any:
+        outputs = model(**inputs)
         outputs.loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        return outputs
+
+    def step(i: int) -> Any:
+        outputs = train(batches(i))
         if i % 10 == 9:
             running.append(outputs.loss.item())
         return outputs.logits.detach()
@@ -199,12 +213,16 @@ def t5_training(setting: Setting) -> Built:
         model.parameters(), lr=1e-3, relative_step=False, scale_parameter=False
     )
 
-    def step(i: int) -> Any:
-        loss = model(**batches(i)).loss
+    @setting.region
+    def train(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        loss = model(**inputs).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(batches(i))
 
     return Built(step, [model, optimizer])
 
@@ -234,13 +252,17 @@ def clip_training(setting: Setting) -> Built:
     batches = setting.batches(batch)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.2)
 
-    def step(i: int) -> Any:
-        loss = model(**batches(i), return_loss=True).loss
+    @setting.region
+    def train(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        loss = model(**inputs, return_loss=True).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         with torch.no_grad():
             model.logit_scale.clamp_(0, 4.6052)
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(batches(i))
 
     return Built(step, [model, optimizer])

@@ -42,8 +42,8 @@ def per_sample_gradients(setting: Setting) -> Built:
 
     each = vmap(grad(loss_of), in_dims=(None, 0, 0))
 
-    def step(i: int) -> Any:
-        x, y = batches(i)
+    @setting.region
+    def train(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         weights = {name: p.detach() for name, p in model.named_parameters()}
         slopes = each(weights, x, y)
         norms = torch.stack([g.flatten(1).norm(dim=1) for g in slopes.values()]).norm(
@@ -55,6 +55,9 @@ def per_sample_gradients(setting: Setting) -> Built:
             p.grad = (total + 0.1 * torch.randn_like(p)) / len(x)
         optimizer.step()
         return norms
+
+    def step(i: int) -> Any:
+        return train(*batches(i))
 
     return Built(step, [model, optimizer])
 
@@ -74,12 +77,16 @@ def vmap_ensemble(setting: Setting) -> Built:
 
     every = vmap(grad_and_value(loss_of), in_dims=(0, None, None))
 
-    def step(i: int) -> Any:
-        slopes, losses = every(weights, *batches(i))
+    @setting.region
+    def train(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        slopes, losses = every(weights, x, y)
         with torch.no_grad():
             for name, value in weights.items():
                 value.sub_(slopes[name], alpha=0.05)
         return losses.detach()
+
+    def step(i: int) -> Any:
+        return train(*batches(i))
 
     return Built(step, [weights])
 
@@ -105,11 +112,8 @@ def meta_learning(setting: Setting) -> Built:
             weights = {name: w - 0.01 * slopes[name] for name, w in weights.items()}
         return loss_of(weights, x_after, y_after)
 
-    def step(_: int) -> Any:
-        height = torch.rand(tasks, 1, 1, device=setting.device) * 4.9 + 0.1
-        phase = torch.rand(tasks, 1, 1, device=setting.device) * torch.pi
-        x = torch.rand(2, tasks, shots, 1, device=setting.device) * 10 - 5
-        y = height * torch.sin(x + phase)
+    @setting.region
+    def train(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         weights = dict(model.named_parameters())
         losses = vmap(adapted, in_dims=(None, 0, 0, 0, 0))(
             weights, x[0], y[0], x[1], y[1]
@@ -118,6 +122,12 @@ def meta_learning(setting: Setting) -> Built:
         losses.mean().backward()
         optimizer.step()
         return losses.detach()
+
+    def step(_: int) -> Any:
+        height = torch.rand(tasks, 1, 1, device=setting.device) * 4.9 + 0.1
+        phase = torch.rand(tasks, 1, 1, device=setting.device) * torch.pi
+        x = torch.rand(2, tasks, shots, 1, device=setting.device) * 10 - 5
+        return train(x, height * torch.sin(x + phase))
 
     return Built(step, [model, optimizer])
 
@@ -131,16 +141,18 @@ def hessian_vector(setting: Setting) -> Built:
     weights = {name: p.detach() for name, p in model.named_parameters()}
     vector = {name: torch.randn_like(p) for name, p in weights.items()}
 
-    def step(i: int) -> Any:
-        nonlocal vector
-        x, y = batches(i)
-
+    @setting.region
+    def product_of(vector: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
         def loss_of(own: Any) -> torch.Tensor:
             return nn.functional.cross_entropy(functional_call(model, own, (x,)), y)
 
         _, product = jvp(grad(loss_of), (weights,), (vector,))
         size = torch.stack([v.norm() for v in product.values()]).norm()
-        vector = {name: v / (size + 1e-9) for name, v in product.items()}
+        return {name: v / (size + 1e-9) for name, v in product.items()}, size
+
+    def step(i: int) -> Any:
+        nonlocal vector
+        vector, size = product_of(vector, *batches(i))
         return size.item()
 
     return Built(step, [lambda: vector])
@@ -164,13 +176,17 @@ def spectral_norm(setting: Setting) -> Built:
     batches = setting.batches(lambda: torch.randn(2, rows, 3, 32, 32))
     optimizer = torch.optim.Adam(model.parameters(), lr=4e-4, betas=(0.0, 0.9))
 
-    def step(i: int) -> Any:
-        real, fake = batches(i)
+    @setting.region
+    def train(real: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
         loss = torch.relu(1 - model(real)).mean() + torch.relu(1 + model(fake)).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        real, fake = batches(i)
+        return train(real, fake)
 
     return Built(step, [model, optimizer])
 
@@ -184,13 +200,17 @@ def amp_accumulation(setting: Setting) -> Built:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     scaler = torch.amp.GradScaler(kind)
 
+    @setting.region
+    def learn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(kind, dtype):
+            loss = nn.functional.cross_entropy(model(x), y) / 4
+        scaler.scale(loss).backward()
+        return loss
+
     def step(i: int) -> Any:
         optimizer.zero_grad()
         for part in range(4):
-            x, y = batches(4 * i + part)
-            with torch.autocast(kind, dtype):
-                loss = nn.functional.cross_entropy(model(x), y) / 4
-            scaler.scale(loss).backward()
+            loss = learn(*batches(4 * i + part))
         scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scaler.step(optimizer)
@@ -216,8 +236,9 @@ def checkpointed(setting: Setting) -> Built:
     batches = setting.batches(lambda: torch.randn(rows, length, wide))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
-    def step(i: int) -> Any:
-        x = h = batches(i)
+    @setting.region
+    def train(x: torch.Tensor) -> torch.Tensor:
+        h = x
         for layer in model:
             h = checkpoint(layer, h, use_reentrant=False)
         loss = nn.functional.mse_loss(h, x)
@@ -225,6 +246,9 @@ def checkpointed(setting: Setting) -> Built:
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(batches(i))
 
     return Built(step, [model, optimizer])
 
@@ -243,17 +267,17 @@ def lbfgs(setting: Setting) -> Built:
         line_search_fn="strong_wolfe",
     )
 
+    @setting.region
+    def learn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        return loss
+
     def step(i: int) -> Any:
         x = batches(i)
         y = x.prod(1, keepdim=True)
-
-        def closure() -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = nn.functional.mse_loss(model(x), y)
-            loss.backward()
-            return loss
-
-        return optimizer.step(closure).item()
+        return optimizer.step(lambda: learn(x, y)).item()
 
     return Built(step, [model, optimizer])
 
@@ -295,13 +319,16 @@ def quantised_training(setting: Setting) -> Built:
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
-    def step(i: int) -> Any:
-        x, y = batches(i)
+    @setting.region
+    def train(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         loss = nn.functional.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(*batches(i))
 
     return Built(step, [model, optimizer])
 
@@ -325,8 +352,10 @@ def recommender(setting: Setting) -> Built:
     batches = setting.batches(batch)
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.01)
 
-    def step(number: int) -> Any:
-        numbers, chosen, y = batches(number)
+    @setting.region
+    def train(
+        numbers: torch.Tensor, chosen: torch.Tensor, y: torch.Tensor
+    ) -> torch.Tensor:
         x = dense(numbers)
         every = torch.stack(
             [x, *[bag(c) for bag, c in zip(bags, chosen, strict=True)]], 1
@@ -338,5 +367,8 @@ def recommender(setting: Setting) -> Built:
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(number: int) -> Any:
+        return train(*batches(number))
 
     return Built(step, [model, optimizer])

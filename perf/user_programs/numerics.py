@@ -19,15 +19,20 @@ def k_means(setting: Setting) -> Built:
     ones = torch.ones(count, device=setting.device)
     rounds = 0
 
-    def step(_: int) -> Any:
-        nonlocal centres, rounds
+    @setting.region
+    def moved_by_means(centres: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         nearest = torch.cdist(points, centres).argmin(1)
         sums = torch.zeros_like(centres).index_add_(0, nearest, points)
         members = torch.zeros(clusters, device=setting.device).index_add_(
             0, nearest, ones
         )
         moved = torch.where(members[:, None] > 0, sums / members[:, None], centres)
-        shift = (moved - centres).norm().item()
+        return moved, (moved - centres).norm()
+
+    def step(_: int) -> Any:
+        nonlocal centres, rounds
+        moved, norm = moved_by_means(centres)
+        shift = norm.item()
         centres, rounds = moved, rounds + 1
         if shift < 1e-3:  # another start
             centres = points[torch.randint(count, (clusters,), device=setting.device)]
@@ -43,8 +48,8 @@ def sinkhorn(setting: Setting) -> Built:
     batches = setting.batches(lambda: torch.randn(2, count, 2))
     log_mass = -torch.log(torch.tensor(float(count), device=setting.device))
 
-    def step(i: int) -> Any:
-        x, y = batches(i)
+    @setting.region
+    def transport(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         cost = torch.cdist(x, y) ** 2
         f, g = torch.zeros_like(cost[0]), torch.zeros_like(cost[0])
         for _ in range(rounds):
@@ -52,6 +57,10 @@ def sinkhorn(setting: Setting) -> Built:
             g = -0.1 * torch.logsumexp((f[:, None] - cost) / 0.1 + log_mass, 0)
         plan = torch.exp((f[:, None] + g - cost) / 0.1 + 2 * log_mass)
         return (plan * cost).sum()
+
+    def step(i: int) -> Any:
+        x, y = batches(i)
+        return transport(x, y)
 
     return Built(step, [])
 
@@ -64,6 +73,16 @@ def conjugate_gradient(setting: Setting) -> Built:
     matrix = half @ half.T + torch.eye(size, device=setting.device)
     batches = setting.batches(lambda: torch.randn(size))
 
+    @setting.region
+    def advance(
+        x: torch.Tensor, r: torch.Tensor, p: torch.Tensor, square: torch.Tensor
+    ) -> torch.Tensor:
+        ap = matrix @ p
+        alpha = square / (p @ ap)
+        x += alpha * p
+        r -= alpha * ap
+        return r @ r
+
     def step(i: int) -> Any:
         b = batches(i)
         x = torch.zeros_like(b)
@@ -72,11 +91,7 @@ def conjugate_gradient(setting: Setting) -> Built:
         rounds = 0
         while rounds < 200:
             rounds += 1
-            ap = matrix @ p
-            alpha = square / (p @ ap)
-            x += alpha * p
-            r -= alpha * ap
-            after = r @ r
+            after = advance(x, r, p, square)
             if after.sqrt().item() < 1e-4:
                 break
             p = r + after / square * p
@@ -98,13 +113,16 @@ def power_iteration(setting: Setting) -> Built:
     matrix = matrix.to(setting.device).to_sparse_csr()
     batches = setting.batches(lambda: torch.rand(nodes))
 
+    @setting.region
+    def advance(rank: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        moved = 0.85 * (matrix @ rank) + 0.15 / nodes
+        return moved, (moved - rank).abs().sum()
+
     def step(i: int) -> Any:
         rank = batches(i)
         rank = rank / rank.sum()
         for _ in range(50):
-            moved = 0.85 * (matrix @ rank) + 0.15 / nodes
-            change = (moved - rank).abs().sum()
-            rank = moved
+            rank, change = advance(rank)
             if change < 1e-6:
                 break
         return rank
@@ -122,13 +140,19 @@ def proximal_gradient(setting: Setting) -> Built:
     x = z = torch.zeros(wide, device=setting.device)
     t = 1.0
 
-    def step(_: int) -> Any:
-        nonlocal x, z, t
+    @setting.region
+    def advance(
+        x: torch.Tensor, z: torch.Tensor, momentum: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         slope = matrix.T @ (matrix @ z - wanted)
         moved = nn.functional.softshrink(z - size * slope, 0.05 * size)
+        return moved, moved + momentum * (moved - x)
+
+    def step(_: int) -> Any:
+        nonlocal x, z, t
         after = (1 + (1 + 4 * t * t) ** 0.5) / 2
-        z = moved + (t - 1) / after * (moved - x)
-        x, t = moved, after
+        x, z = advance(x, z, (t - 1) / after)
+        t = after
         return (x != 0).sum()
 
     return Built(step, [lambda: (x, z, t)])
@@ -151,12 +175,17 @@ def alternating_least_squares(setting: Setting) -> Built:
             ..., 0
         ]
 
-    def step(_: int) -> Any:
-        nonlocal left, right
+    @setting.region
+    def advance(right: torch.Tensor) -> tuple[torch.Tensor, ...]:
         left = solved(right, known, ratings)
         right = solved(left, known.T, ratings.T)
         wrong = known * (ratings - left @ right.T)
-        return ((wrong**2).sum() / known.sum()).sqrt().item()
+        return left, right, ((wrong**2).sum() / known.sum()).sqrt()
+
+    def step(_: int) -> Any:
+        nonlocal left, right
+        left, right, error = advance(right)
+        return error.item()
 
     return Built(step, [lambda: (left, right)])
 
@@ -169,8 +198,9 @@ def evolution_strategy(setting: Setting) -> Built:
     optimizer = torch.optim.SGD([nn.Parameter(mean)], lr=0.05, momentum=0.9)
     (mean,) = optimizer.param_groups[0]["params"]
 
+    @setting.region
     @torch.no_grad()
-    def step(_: int) -> Any:
+    def advance() -> torch.Tensor:
         noise = torch.randn(count, wide, device=setting.device)
         noise = torch.cat([noise, -noise])
         at = mean + 0.1 * noise
@@ -181,5 +211,8 @@ def evolution_strategy(setting: Setting) -> Built:
         mean.grad = -(rank @ noise) / (len(score) * 0.1)
         optimizer.step()
         return score.max()
+
+    def step(_: int) -> Any:
+        return advance()
 
     return Built(step, [mean, optimizer])

@@ -43,11 +43,16 @@ def gaussian_process(setting: Setting) -> Built:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     marginal = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
 
-    def step(_: int) -> Any:
+    @setting.region
+    def train() -> torch.Tensor:
         optimizer.zero_grad()
         loss = -marginal(model(x), y)
         loss.backward()
         optimizer.step()
+        return loss
+
+    def step(_: int) -> Any:
+        loss = train()
         scale = model.covar_module.base_kernel.lengthscale.item()
         return loss.item(), scale, model.likelihood.noise.item()
 
@@ -72,6 +77,7 @@ def bayesian_optimisation(setting: Setting) -> Built:
     def observed(at: torch.Tensor) -> torch.Tensor:
         return 1 - (at - 0.5).norm(dim=-1, keepdim=True)
 
+    # No region: each pass has another model, and botorch's own loops call it.
     def step(i: int) -> Any:
         nonlocal x
         if i % 8 == 0:  # another run
@@ -113,11 +119,12 @@ def kalman_filter(setting: Setting) -> Built:
     one = torch.eye(4, device=setting.device)
     batches = setting.batches(lambda: torch.randn(length, targets, 2, 1).cumsum(0))
 
-    def step(i: int) -> Any:
-        mean = torch.zeros(targets, 4, 1, device=setting.device)
-        spread = torch.eye(4, device=setting.device).expand(targets, 4, 4)
+    @setting.region
+    def followed(
+        mean: torch.Tensor, spread: torch.Tensor, measurements: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         means = []
-        for measured in batches(i):
+        for measured in measurements:
             mean = step_of @ mean
             spread = step_of @ spread @ step_of.T + drift
             wrong = measured - seen @ mean
@@ -127,6 +134,11 @@ def kalman_filter(setting: Setting) -> Built:
             spread = (one - gain @ seen) @ spread
             means.append(mean)
         return torch.stack(means), spread
+
+    def step(i: int) -> Any:
+        mean = torch.zeros(targets, 4, 1, device=setting.device)
+        spread = torch.eye(4, device=setting.device).expand(targets, 4, 4)
+        return followed(mean, spread, batches(i))
 
     return Built(step, [])
 
@@ -139,19 +151,31 @@ def particle_filter(setting: Setting) -> Built:
     weights = torch.full((count,), 1 / count, device=setting.device)
     batches = setting.batches(lambda: torch.randn(2))
 
-    def step(i: int) -> Any:
-        nonlocal particles, weights
-        measured = batches(i)
+    @setting.region
+    def move(
+        particles: torch.Tensor, weights: torch.Tensor, measured: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         particles = 0.95 * particles + 0.3 * torch.randn_like(particles)
         likely = torch.exp(-((particles - measured) ** 2).sum(1))
         weights = weights * likely + 1e-30
         weights = weights / weights.sum()
-        if (1 / (weights**2).sum()).item() < count / 2:
-            places = torch.searchsorted(
-                weights.cumsum(0), torch.rand(count, device=setting.device)
-            )
-            particles = particles[places.clamp(max=count - 1)]
-            weights = torch.full_like(weights, 1 / count)
+        return particles, weights, 1 / (weights**2).sum()
+
+    @setting.region
+    def drawn_again(
+        particles: torch.Tensor, weights: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        places = torch.searchsorted(
+            weights.cumsum(0), torch.rand(count, device=setting.device)
+        )
+        particles = particles[places.clamp(max=count - 1)]
+        return particles, torch.full_like(weights, 1 / count)
+
+    def step(i: int) -> Any:
+        nonlocal particles, weights
+        particles, weights, size = move(particles, weights, batches(i))
+        if size.item() < count / 2:
+            particles, weights = drawn_again(particles, weights)
         return (weights[:, None] * particles).sum(0)
 
     return Built(step, [lambda: (particles, weights)])
@@ -174,15 +198,20 @@ def hamiltonian_monte_carlo(setting: Setting) -> Built:
         q = q.detach().requires_grad_(True)
         return torch.autograd.grad(energy(q), q)[0]
 
-    def step(_: int) -> Any:
-        nonlocal position, taken
-        q, p = position, torch.randn_like(position)
+    @setting.region
+    def proposed(q: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        p = torch.randn_like(q)
         before = energy(q) + 0.5 * (p**2).sum()
         p = p - 0.5 * size * slope(q)
         for leap in range(leaps):
             q = q + size * p
             p = p - (size if leap < leaps - 1 else 0.5 * size) * slope(q)
         after = energy(q) + 0.5 * (p**2).sum()
+        return q, before, after
+
+    def step(_: int) -> Any:
+        nonlocal position, taken
+        q, before, after = proposed(position)
         if math.log(torch.rand(()).item()) < (before - after).item():
             position, taken = q, taken + 1
         return taken
@@ -202,8 +231,8 @@ def variational_inference(setting: Setting) -> Built:
     optimizer = torch.optim.Adam([*means, *logs], lr=1e-2)
     normal = torch.distributions.Normal
 
-    def step(i: int) -> Any:
-        x = batches(i)
+    @setting.region
+    def train(x: torch.Tensor) -> torch.Tensor:
         y = x.sin()
         drawn, divergence = [], torch.zeros((), **where)
         for mean, log in zip(means, logs, strict=True):
@@ -218,5 +247,8 @@ def variational_inference(setting: Setting) -> Built:
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(batches(i))
 
     return Built(step, [means, logs, optimizer])

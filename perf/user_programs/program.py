@@ -6,8 +6,10 @@
         ...
         return Built(step, [model])
 
-``step(i)`` is pass i, on new data, and gives what the program shows of it. All that
-passes change is named by ``Built.kept``. `digests` has both, and the random number
+``step(i)`` is pass i, on new data, and gives what the program shows of it. What a user
+would give to `reprise.region` goes through ``setting.region``: a training step as a
+function of its batch, a model that only infers, the step of a solver. All that passes
+change is named by ``Built.kept``. `digests` has both, and the random number
 generators, as names with a hash of all bits: two runs are equal if these are.
 """
 
@@ -18,20 +20,38 @@ import hashlib
 import importlib.util
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 POOL = 16  # batches of a program, which passes take in turn
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Where a program is built, and how large: ``small`` for tests, ``full`` for a GPU."""
+    """Where a program is built, and how large: ``small`` for tests, ``full`` for a GPU.
+
+    ``regions`` has the regions that the program makes, in the order in which it makes
+    them. Without such a list it makes none.
+    """
 
     device: str = "cuda"
     size: str = "full"
     seed: int = 0
+    regions: list[Any] | None = dataclasses.field(
+        default=None, compare=False, repr=False
+    )
+
+    def region(self, fn: F) -> F:
+        """The function or module as a region, or as it is if the program makes none."""
+        if self.regions is None:
+            return fn
+        import reprise
+
+        made = reprise.region(fn)
+        self.regions.append(made)
+        return made
 
     def pick(self, small: Any, full: Any) -> Any:
         """The one of this size."""
@@ -116,6 +136,12 @@ def missing(found: Program) -> str | None:
         if importlib.util.find_spec(library) is None:
             return f"{found.name} is left out: the library {library} is not installed"
     return None
+
+
+def settle_numerics() -> None:
+    """Of all ways alike: results that come again, and products in TF32."""
+    torch.backends.cudnn.deterministic = True
+    torch.set_float32_matmul_precision("high")
 
 
 def seed_all(seed: int) -> None:

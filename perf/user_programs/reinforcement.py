@@ -63,12 +63,37 @@ def dqn(setting: Setting) -> Built:
     memory: list[tuple[torch.Tensor, ...]] = []
     world = CartPole()
     state = torch.tensor([world.reset()], device=setting.device)
+    best = setting.region(policy)
 
     def chosen(i: int) -> torch.Tensor:
         if random.random() > 0.05 + 0.85 * math.exp(-i / 1000):
             with torch.no_grad():
-                return policy(state).max(1).indices.view(1, 1)
+                return best(state).max(1).indices.view(1, 1)
         return torch.tensor([[random.randrange(2)]], device=setting.device)
+
+    @setting.region
+    def learn(
+        states: torch.Tensor,
+        actions: torch.Tensor,
+        nexts: torch.Tensor,
+        rewards: torch.Tensor,
+        going: torch.Tensor,
+    ) -> None:
+        values = policy(states).gather(1, actions)
+        with torch.no_grad():
+            future = target(nexts).max(1).values * going
+        loss = nn.functional.smooth_l1_loss(values, (future * 0.99 + rewards)[:, None])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_value_(policy.parameters(), 100)
+        optimizer.step()
+
+    @setting.region
+    def follow() -> None:
+        kept = target.state_dict()
+        for name, value in policy.state_dict().items():
+            kept[name] = value * 0.005 + kept[name] * 0.995
+        target.load_state_dict(kept)
 
     def step(i: int) -> Any:
         nonlocal state
@@ -84,21 +109,9 @@ def dqn(setting: Setting) -> Built:
             state = torch.tensor([world.reset()], device=setting.device)
         if len(memory) < rows:
             return over
-        states, actions, nexts, rewards, going = map(
-            torch.cat, zip(*random.sample(memory, rows), strict=True)
-        )
-        values = policy(states).gather(1, actions)
-        with torch.no_grad():
-            future = target(nexts).max(1).values * going
-        loss = nn.functional.smooth_l1_loss(values, (future * 0.99 + rewards)[:, None])
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_value_(policy.parameters(), 100)
-        optimizer.step()
-        kept = target.state_dict()
-        for name, value in policy.state_dict().items():
-            kept[name] = value * 0.005 + kept[name] * 0.995
-        target.load_state_dict(kept)
+        drawn = zip(*random.sample(memory, rows), strict=True)
+        learn(*map(torch.cat, drawn))
+        follow()
         return over
 
     return Built(step, [policy, target, optimizer, lambda: state])
@@ -136,14 +149,40 @@ def ppo(setting: Setting) -> Built:
     now = torch.tensor([world.reset() for world in every], device=setting.device)
     over = torch.zeros(worlds, device=setting.device)
 
+    gains_of = setting.region(advantages)
+
+    @setting.region
+    def act(state: torch.Tensor) -> Any:
+        choice = torch.distributions.Categorical(logits=actor(state))
+        return choice, choice.sample(), critic(state).flatten()
+
+    @setting.region
+    def learn(
+        states: torch.Tensor,
+        actions: torch.Tensor,
+        logs: torch.Tensor,
+        gains: torch.Tensor,
+        returns: torch.Tensor,
+    ) -> torch.Tensor:
+        choice = torch.distributions.Categorical(logits=actor(states))
+        ratio = (choice.log_prob(actions) - logs).exp()
+        gains = (gains - gains.mean()) / (gains.std() + 1e-8)
+        clipped = ratio.clamp(0.8, 1.2)
+        loss = torch.max(-gains * ratio, -gains * clipped).mean()
+        loss = loss + 0.25 * ((critic(states).flatten() - returns) ** 2).mean()
+        loss = loss - 0.01 * choice.entropy().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(weights, 0.5)
+        optimizer.step()
+        return loss
+
     @torch.no_grad()
     def rollout() -> list[torch.Tensor]:
         nonlocal now, over
         kept = []
         for _ in range(length):
-            choice = torch.distributions.Categorical(logits=actor(now))
-            action = choice.sample()
-            value = critic(now).flatten()
+            choice, action, value = act(now)
             seen = [w.step(a) for w, a in zip(every, action.cpu().numpy(), strict=True)]
             reward = torch.tensor([r for _, r, _ in seen]).to(setting.device)
             kept.append((now, action, choice.log_prob(action), reward, over, value))
@@ -155,7 +194,7 @@ def ppo(setting: Setting) -> Built:
         states, actions, logs, rewards, overs, values = map(
             torch.stack, zip(*kept, strict=True)
         )
-        gains = advantages(rewards, values, [*overs, over], critic(now).flatten())
+        gains = gains_of(rewards, values, [*overs, over], critic(now).flatten())
         return [
             part.flatten(0, 1)
             for part in (states, actions, logs, gains, gains + values)
@@ -166,18 +205,7 @@ def ppo(setting: Setting) -> Built:
         for _ in range(epochs):
             order = torch.randperm(worlds * length, device=setting.device)
             for chosen in order.chunk(parts):
-                states, actions, logs, gains, returns = (part[chosen] for part in flat)
-                choice = torch.distributions.Categorical(logits=actor(states))
-                ratio = (choice.log_prob(actions) - logs).exp()
-                gains = (gains - gains.mean()) / (gains.std() + 1e-8)
-                clipped = ratio.clamp(0.8, 1.2)
-                loss = torch.max(-gains * ratio, -gains * clipped).mean()
-                loss = loss + 0.25 * ((critic(states).flatten() - returns) ** 2).mean()
-                loss = loss - 0.01 * choice.entropy().mean()
-                optimizer.zero_grad()
-                loss.backward()
-                nn.utils.clip_grad_norm_(weights, 0.5)
-                optimizer.step()
+                loss = learn(*(part[chosen] for part in flat))
         return loss.item()
 
     return Built(step, [actor, critic, optimizer, lambda: (now, over)])
@@ -214,11 +242,15 @@ def soft_actor_critic(setting: Setting) -> Built:
         both = [critic(torch.cat([s, a], -1)) for critic in of]
         return torch.min(*both)
 
-    def step(_: int) -> Any:
-        at = torch.randint(size, (rows,), **there)
-        s, a, r, after = states[at], actions[at], rewards[at], nexts[at]
+    @setting.region
+    def learn(
+        s: torch.Tensor,
+        a: torch.Tensor,
+        r: torch.Tensor,
+        after: torch.Tensor,
+        heat: float,
+    ) -> None:
         with torch.no_grad():
-            heat = log_heat.exp().item()
             action, logs = drawn(after)
             wanted = r + 0.99 * (least(targets, after, action) - heat * logs)
         found = [critic(torch.cat([s, a], -1)) for critic in critics]
@@ -240,6 +272,13 @@ def soft_actor_critic(setting: Setting) -> Built:
                 targets.parameters(), critics.parameters(), strict=True
             ):
                 old.data.copy_(0.005 * new.data + 0.995 * old.data)
+
+    def step(_: int) -> Any:
+        at = torch.randint(size, (rows,), **there)
+        batch = states[at], actions[at], rewards[at], nexts[at]
+        with torch.no_grad():
+            heat = log_heat.exp().item()
+        learn(*batch, heat)
         return heat
 
     return Built(step, [actor, critics, targets, log_heat, acts, judges, heats])
@@ -252,21 +291,14 @@ def policy_gradient(setting: Setting) -> Built:
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
     world, longest = CartPole(), setting.pick(12, 60)
 
-    def step(_: int) -> Any:
-        state, over = world.reset(), False
-        logs: list[torch.Tensor] = []
-        rewards: list[float] = []
-        while not over and len(rewards) < longest:
-            seen = torch.tensor(state).unsqueeze(0).to(setting.device)
-            choice = torch.distributions.Categorical(torch.softmax(policy(seen), 1))
-            action = choice.sample()
-            logs.append(choice.log_prob(action))
-            state, reward, over = world.step(action.item())
-            rewards.append(reward)
-        returns: list[float] = []
-        for reward in reversed(rewards):
-            returns.insert(0, reward + 0.99 * (returns[0] if returns else 0.0))
-        gains = torch.tensor(returns, device=setting.device)
+    @setting.region
+    def act(seen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        choice = torch.distributions.Categorical(torch.softmax(policy(seen), 1))
+        action = choice.sample()
+        return action, choice.log_prob(action)
+
+    @setting.region
+    def learn(logs: list[torch.Tensor], gains: torch.Tensor) -> None:
         gains = (gains - gains.mean()) / (gains.std() + 1e-8)
         loss = torch.cat(
             [-log * gain for log, gain in zip(logs, gains, strict=True)]
@@ -274,6 +306,21 @@ def policy_gradient(setting: Setting) -> Built:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+    def step(_: int) -> Any:
+        state, over = world.reset(), False
+        logs: list[torch.Tensor] = []
+        rewards: list[float] = []
+        while not over and len(rewards) < longest:
+            seen = torch.tensor(state).unsqueeze(0).to(setting.device)
+            action, log = act(seen)
+            logs.append(log)
+            state, reward, over = world.step(action.item())
+            rewards.append(reward)
+        returns: list[float] = []
+        for reward in reversed(rewards):
+            returns.insert(0, reward + 0.99 * (returns[0] if returns else 0.0))
+        learn(logs, torch.tensor(returns, device=setting.device))
         return len(rewards)
 
     return Built(step, [policy, optimizer])

@@ -23,9 +23,8 @@ def truncated_lstm(setting: Setting) -> Built:
     state = (zeros, zeros.clone())
     total = 0.0
 
-    def step(i: int) -> Any:
-        nonlocal state, total
-        ids = batches(i)
+    @setting.region
+    def train(ids: torch.Tensor, state: tuple[torch.Tensor, ...]) -> Any:
         model.zero_grad()
         state = (state[0].detach(), state[1].detach())
         out, state = layers(embed(ids[:-1]), state)
@@ -36,6 +35,11 @@ def truncated_lstm(setting: Setting) -> Built:
         with torch.no_grad():
             for p in model.parameters():
                 p.data.add_(p.grad, alpha=-1.0)
+        return loss, state
+
+    def step(i: int) -> Any:
+        nonlocal state, total
+        loss, state = train(batches(i), state)
         total += loss.item()
         return total
 
@@ -64,9 +68,10 @@ def packed_tagger(setting: Setting) -> Built:
     batches = [batch() for _ in range(16)]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step(i: int) -> Any:
-        ids, tags, lengths = batches[i % 16]
-        ids, tags = ids.to(setting.device), tags.to(setting.device)
+    @setting.region
+    def train(
+        ids: torch.Tensor, tags: torch.Tensor, lengths: torch.Tensor
+    ) -> torch.Tensor:
         packed = rnn.pack_padded_sequence(
             embed(ids), lengths, batch_first=True, enforce_sorted=False
         )
@@ -77,6 +82,10 @@ def packed_tagger(setting: Setting) -> Built:
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        ids, tags, lengths = batches[i % 16]
+        return train(ids.to(setting.device), tags.to(setting.device), lengths)
 
     return Built(step, [model, optimizer])
 
@@ -94,9 +103,8 @@ def attention_translation(setting: Setting) -> Built:
     batches = setting.batches(lambda: torch.randint(words, (2, rows, length)))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
-    def step(i: int) -> Any:
-        source, target = batches(i)
-        forced = torch.rand(()).item() < 0.5  # teacher forcing, drawn on the host
+    @setting.region
+    def train(source: torch.Tensor, target: torch.Tensor, forced: bool) -> torch.Tensor:
         seen, hidden = encoder(enter(source))
         state = hidden[0]
         word = torch.zeros(rows, dtype=torch.long, device=setting.device)
@@ -112,7 +120,12 @@ def attention_translation(setting: Setting) -> Built:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        return loss.item()
+        return loss
+
+    def step(i: int) -> Any:
+        source, target = batches(i)
+        forced = torch.rand(()).item() < 0.5  # teacher forcing, drawn on the host
+        return train(source, target, forced).item()
 
     return Built(step, [model, optimizer])
 
@@ -131,8 +144,8 @@ def transformer_translation(setting: Setting) -> Built:
         optimizer, lambda n: wide**-0.5 * min((n + 1) ** -0.5, (n + 1) * 400**-1.5)
     )
 
-    def step(i: int) -> Any:
-        source, target = batches(i)
+    @setting.region
+    def train(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         asked, wanted = target[:, :-1], target[:, 1:]
         causal = nn.Transformer.generate_square_subsequent_mask(
             asked.shape[1], device=setting.device
@@ -153,8 +166,12 @@ def transformer_translation(setting: Setting) -> Built:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        scheduler.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        loss = train(*batches(i))
+        scheduler.step()
+        return loss
 
     return Built(step, [model, optimizer, scheduler])
 
@@ -173,11 +190,12 @@ def encoder_inference(setting: Setting) -> Built:
         return torch.randn(rows, length, wide), torch.arange(length) >= lengths
 
     batches = setting.batches(batch)
+    encode = setting.region(model)
 
     @torch.inference_mode()
     def step(i: int) -> Any:
         x, padded = batches(i)
-        return model(x, src_key_padding_mask=padded)
+        return encode(x, src_key_padding_mask=padded)
 
     return Built(step, [model])
 
@@ -195,8 +213,8 @@ def mixture_of_experts(setting: Setting) -> Built:
     batches = setting.batches(lambda: torch.randn(rows, wide))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
-    def step(i: int) -> Any:
-        x = batches(i)
+    @setting.region
+    def train(x: torch.Tensor) -> torch.Tensor:
         weights, chosen = torch.topk(gate(x), 2)
         weights = weights.softmax(-1)
         out = torch.zeros_like(x)
@@ -208,5 +226,8 @@ def mixture_of_experts(setting: Setting) -> Built:
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(batches(i))
 
     return Built(step, [model, optimizer])

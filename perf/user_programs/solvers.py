@@ -11,8 +11,11 @@ from torch import nn
 from .program import Built, Setting, program
 
 
-def neural_ode(setting: Setting, **how: Any) -> Built:
-    """torchdiffeq's demonstration: a network learns a spiral."""
+def neural_ode(setting: Setting, *, adapts: bool, **how: Any) -> Built:
+    """torchdiffeq's demonstration: a network learns a spiral.
+
+    ``adapts``: the solver reads its errors, so a region has what it solves alone.
+    """
     import torchdiffeq
 
     rows, length, wide = setting.pick((4, 4, 8), (20, 10, 50))
@@ -27,14 +30,21 @@ def neural_ode(setting: Setting, **how: Any) -> Built:
     def slope(_: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return net(y**3)
 
-    def step(i: int) -> Any:
-        start, wanted = batches(i)
+    def train(start: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
         found = torchdiffeq.odeint(slope, start, times, **how)
         loss = torch.mean(torch.abs(found - wanted))
         loss.backward()
         optimizer.step()
-        return loss.item()
+        return loss
+
+    if adapts:
+        slope = setting.region(slope)
+    else:
+        train = setting.region(train)
+
+    def step(i: int) -> Any:
+        return train(*batches(i)).item()
 
     return Built(step, [net, optimizer])
 
@@ -42,13 +52,13 @@ def neural_ode(setting: Setting, **how: Any) -> Built:
 @program("torchdiffeq")
 def ode_adaptive(setting: Setting) -> Built:
     """torchdiffeq: a neural ODE by dopri5, whose steps adapt to the error."""
-    return neural_ode(setting, method="dopri5", rtol=1e-4, atol=1e-5)
+    return neural_ode(setting, adapts=True, method="dopri5", rtol=1e-4, atol=1e-5)
 
 
 @program("torchdiffeq")
 def ode_fixed(setting: Setting) -> Built:
     """torchdiffeq: a neural ODE by rk4, with fixed steps."""
-    return neural_ode(setting, method="rk4")
+    return neural_ode(setting, adapts=False, method="rk4")
 
 
 @program()
@@ -62,14 +72,19 @@ def runge_kutta(setting: Setting) -> Built:
         x, y, z = s
         return torch.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z])
 
-    def step(_: int) -> Any:
-        nonlocal state
+    @setting.region
+    def move(state: torch.Tensor) -> torch.Tensor:
         for _ in range(8):
             one = slope(state)
             two = slope(state + 0.5 * dt * one)
             three = slope(state + 0.5 * dt * two)
             four = slope(state + dt * three)
             state = state + dt / 6 * (one + 2 * two + 2 * three + four)
+        return state
+
+    def step(_: int) -> Any:
+        nonlocal state
+        state = move(state)
         return state.mean(1)
 
     return Built(step, [lambda: state])
@@ -84,7 +99,8 @@ def shallow_water(setting: Setting) -> Built:
     v = torch.zeros(side, side, device=setting.device)
     dt = 0.01
 
-    def step(_: int) -> Any:
+    @setting.region
+    def move() -> None:
         for _ in range(4):
             # 16 operations in place: 4 of each velocity, 4 of the height, 4 of the edges.
             u[1:-1, 1:-1].mul_(0.999)
@@ -103,6 +119,9 @@ def shallow_water(setting: Setting) -> Built:
             height[-1].copy_(height[-2])
             height[:, 0].copy_(height[:, 1])
             height[:, -1].copy_(height[:, -2])
+
+    def step(_: int) -> Any:
+        move()
         return ()
 
     return Built(step, [height, u, v])
@@ -115,13 +134,18 @@ def heat_equation(setting: Setting) -> Built:
     field = torch.rand(1, 1, side, side, device=setting.device)
     stencil = torch.tensor([[0.0, 1, 0], [1, -4, 1], [0, 1, 0]], device=setting.device)
 
-    def step(_: int) -> Any:
-        nonlocal field
+    @setting.region
+    def move(field: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         before = field
         for _ in range(10):
             padded = nn.functional.pad(field, (1, 1, 1, 1), mode="circular")
             field = field + 0.2 * nn.functional.conv2d(padded, stencil[None, None])
-        change = (field - before).abs().max().item()
+        return field, (field - before).abs().max()
+
+    def step(_: int) -> Any:
+        nonlocal field
+        field, moved = move(field)
+        change = moved.item()
         if change < 1e-4:  # another start
             field = torch.rand_like(field)
         return change
@@ -149,11 +173,15 @@ def spectral_turbulence(setting: Setting) -> Built:
         wy = torch.fft.irfft2(1j * ky * w, s=(side, side))
         return sharp * -torch.fft.rfft2(u * wx + v * wy) - damping * square * w
 
-    def step(_: int) -> Any:
-        nonlocal curl
+    @setting.region
+    def move(curl: torch.Tensor) -> torch.Tensor:
         one = curl + dt * slope(curl)
         two = 0.75 * curl + 0.25 * (one + dt * slope(one))
-        curl = curl / 3 + 2 / 3 * (two + dt * slope(two))
+        return curl / 3 + 2 / 3 * (two + dt * slope(two))
+
+    def step(_: int) -> Any:
+        nonlocal curl
+        curl = move(curl)
         return torch.fft.irfft2(curl, s=(side, side)).std()
 
     return Built(step, [lambda: curl])
@@ -175,7 +203,8 @@ def physics_informed(setting: Setting) -> Built:
     def slope(of: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
         return torch.autograd.grad(of, at, torch.ones_like(of), create_graph=True)[0]
 
-    def step(_: int) -> Any:
+    @setting.region
+    def train() -> torch.Tensor:
         t = torch.rand(count, 1, device=setting.device, requires_grad=True)
         x = torch.rand(count, 1, device=setting.device) * 2 - 1
         x.requires_grad_(True)
@@ -188,5 +217,8 @@ def physics_informed(setting: Setting) -> Built:
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def step(_: int) -> Any:
+        return train()
 
     return Built(step, [net, optimizer])

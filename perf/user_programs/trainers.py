@@ -49,13 +49,16 @@ def peft_lora(setting: Setting) -> Built:
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=2e-4)
 
-    def step(i: int) -> Any:
-        x = ids(i)
+    @setting.region
+    def train(x: torch.Tensor) -> torch.Tensor:
         loss = model(input_ids=x, attention_mask=torch.ones_like(x), labels=x).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(ids(i))
 
     return Built(step, [model, optimizer])
 
@@ -75,11 +78,16 @@ def accelerate_loop(setting: Setting) -> Built:
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 1000)
     model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
 
+    @setting.region
+    def learn(x: torch.Tensor) -> torch.Tensor:
+        loss = model(input_ids=x, labels=x).loss
+        accelerator.backward(loss)
+        return loss
+
     def step(i: int) -> Any:
         x = ids(i)
         with accelerator.accumulate(model):
-            loss = model(input_ids=x, labels=x).loss
-            accelerator.backward(loss)
+            loss = learn(x)
             if accelerator.sync_gradients:
                 accelerator.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -104,7 +112,7 @@ def lightning_fit(setting: Setting) -> Built:
 
         def __init__(self) -> None:
             super().__init__()
-            self.layers = classifier(setting)
+            self.layers = setting.region(classifier(setting))
             self.losses: list[torch.Tensor] = []
 
         def training_step(self, batch: Any, _: int) -> torch.Tensor:
@@ -150,13 +158,16 @@ def lightning_fabric(setting: Setting) -> Built:
     model, optimizer = made.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
     batches = setting.batches(lambda: digits(setting))
 
-    def step(i: int) -> Any:
-        x, y = batches(i)
+    @setting.region
+    def train(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(x), y)
         made.backward(loss)
         optimizer.step()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        return train(*batches(i))
 
     return Built(step, [model, optimizer])
 
@@ -177,11 +188,12 @@ def metrics_evaluation(setting: Setting) -> Built:
         }
     ).to(setting.device)
     batches = setting.batches(lambda: digits(setting))
+    score = setting.region(model)
 
     @torch.no_grad()
     def step(i: int) -> Any:
         x, y = batches(i)
-        metrics.update(model(x).softmax(-1), y)
+        metrics.update(score(x).softmax(-1), y)
         if i % 8 < 7:
             return ()
         found = metrics.compute()
@@ -232,6 +244,7 @@ def sentence_encode(setting: Setting) -> Built:
     with tempfile.TemporaryDirectory() as folder:
         model = sentence_model(setting, folder)
     every = [sentences(setting, setting.pick(6, 64)) for _ in range(8)]
+    model.forward = setting.region(model.forward)  # which `encode` calls
     corpus = model.encode(every[0], convert_to_tensor=True, show_progress_bar=False)
 
     def step(i: int) -> Any:
@@ -258,17 +271,21 @@ def sentence_training(setting: Setting) -> Built:
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
     nothing = torch.empty(0)
 
-    def step(i: int) -> Any:
-        tokens = [dict(model.tokenize(side)) for side in pairs[i % 8]]
-        features = [
-            {k: v.to(setting.device) for k, v in side.items() if hasattr(v, "to")}
-            for side in tokens
-        ]
+    @setting.region
+    def train(features: list[dict[str, torch.Tensor]]) -> torch.Tensor:
         loss = loss_of(features, nothing)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
         return loss.detach()
+
+    def step(i: int) -> Any:
+        tokens = [dict(model.tokenize(side)) for side in pairs[i % 8]]
+        features = [
+            {k: v.to(setting.device) for k, v in side.items() if hasattr(v, "to")}
+            for side in tokens
+        ]
+        return train(features)
 
     return Built(step, [model, optimizer])

@@ -25,10 +25,11 @@ def resnet_inference(setting: Setting) -> Built:
     name = setting.pick("shufflenet_v2_x0_5", "resnet50")
     model = getattr(torchvision.models, name)().to(setting.device).eval()
     batches = pictures(setting, 1, setting.pick(32, 224))
+    score = setting.region(model)
 
     @torch.inference_mode()
     def step(i: int) -> Any:
-        scores = model(batches(i)[0]).softmax(1)
+        scores = score(batches(i)[0]).softmax(1)
         best = scores.argmax(1).item()
         return best, scores[0, best].item()
 
@@ -49,14 +50,18 @@ def resnet_training(setting: Setting) -> Built:
     )
     right = torch.zeros((), device=setting.device)
 
-    def step(i: int) -> Any:
-        x, y = batches(i)
+    @setting.region
+    def train(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         scores = model(x)
         loss = nn.functional.cross_entropy(scores, y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         right.add_((scores.argmax(1) == y).sum())
+        return loss
+
+    def step(i: int) -> Any:
+        loss = train(*batches(i))
         return loss.item() if i % 20 == 19 else loss.detach()
 
     return Built(step, [model, optimizer, right])
@@ -82,12 +87,16 @@ def timm_ema_mixup(setting: Setting) -> Built:
     optimizer = timm.optim.create_optimizer_v2(model, opt="adamw", lr=5e-4)
     loss_of = timm.loss.SoftTargetCrossEntropy()
 
-    def step(i: int) -> Any:
-        x, y = mixup(*batches(i))
+    @setting.region
+    def train(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         loss = loss_of(model(x), y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        return loss
+
+    def step(i: int) -> Any:
+        loss = train(*mixup(*batches(i)))
         average.update(model, step=i)
         return loss.detach()
 
@@ -103,11 +112,12 @@ def timm_inference(setting: Setting) -> Built:
     model = timm.create_model(name).to(setting.device).eval()
     batches = pictures(setting, *setting.pick((1, 32), (8, 224)))
     dtype = setting.pick(torch.bfloat16, torch.float16)
+    score = setting.region(model)
 
     @torch.no_grad()
     def step(i: int) -> Any:
         with torch.autocast(setting.device.split(":")[0], dtype):
-            scores = model(batches(i)[0])
+            scores = score(batches(i)[0])
         return torch.topk(scores.float().softmax(1) * 100, k=5)
 
     return Built(step, [model])
@@ -143,6 +153,7 @@ def detector(setting: Setting) -> nn.Module:
 def detection_training(setting: Setting) -> Built:
     """torchvision: a Faster R-CNN learns boxes; its shapes depend on its data."""
     model = detector(setting).to(setting.device).train()
+    model.backbone = setting.region(model.backbone)  # what follows depends on data
     height, width, rows = setting.pick((48, 64, 1), (240, 320, 4))
 
     def picture() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -178,10 +189,11 @@ def segmentation(setting: Setting) -> Built:
     )
     model = model.to(setting.device).eval()
     batches = pictures(setting, 1, setting.pick(32, 320))
+    score = setting.region(model)
 
     @torch.inference_mode()
     def step(i: int) -> Any:
-        labels = model(batches(i)[0])["out"].argmax(1)
+        labels = score(batches(i)[0])["out"].argmax(1)
         return labels.to(torch.uint8).cpu()
 
     return Built(step, [model])
@@ -208,9 +220,10 @@ def augmentation(setting: Setting) -> Built:
     batches = setting.batches(
         lambda: torch.randint(256, (rows, 3, raw, raw), dtype=torch.uint8)
     )
+    augment = setting.region(transform)
 
     def step(i: int) -> Any:
-        return transform(batches(i))
+        return augment(batches(i))
 
     return Built(step, [])
 
@@ -240,7 +253,8 @@ def style_transfer(setting: Setting) -> Built:
     optimizer = torch.optim.LBFGS([picture], max_iter=setting.pick(3, 20))
     losses: list[torch.Tensor] = []
 
-    def closure() -> torch.Tensor:
+    @setting.region
+    def learn() -> torch.Tensor:
         with torch.no_grad():
             picture.clamp_(0, 1)
         optimizer.zero_grad()
@@ -248,6 +262,10 @@ def style_transfer(setting: Setting) -> Built:
         loss = nn.functional.mse_loss(found, wanted)
         loss = loss + 1e6 * nn.functional.mse_loss(gram(found), wanted_gram)
         loss.backward()
+        return loss
+
+    def closure() -> torch.Tensor:
+        loss = learn()
         losses.append(loss.detach())
         return loss
 
@@ -286,9 +304,8 @@ def contrastive_queue(setting: Setting) -> Built:
     optimizer = torch.optim.SGD(query.parameters(), lr=0.03, momentum=0.9)
     head = 0
 
-    def step(i: int) -> Any:
-        nonlocal head
-        one, other = views(i)
+    @setting.region
+    def train(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
         q = nn.functional.normalize(query(one), dim=1)
         with torch.no_grad():
             for mine, theirs in zip(key.parameters(), query.parameters(), strict=True):
@@ -302,6 +319,11 @@ def contrastive_queue(setting: Setting) -> Built:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        return loss, k
+
+    def step(i: int) -> Any:
+        nonlocal head
+        loss, k = train(*views(i))
         queue[:, head : head + rows] = k.T
         head = (head + rows) % size
         return loss.detach()

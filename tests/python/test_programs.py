@@ -25,6 +25,7 @@ sys.path.insert(0, str(PERF))  # other modules there have names of the tests' ow
 user_programs: Any = importlib.import_module("user_programs")
 program_tables: Any = importlib.import_module("program_tables")
 program: Any = importlib.import_module("user_programs.program")
+program_regions: Any = importlib.import_module("program_regions")
 stream: Any = importlib.import_module("user_programs.stream")
 sys.path.remove(str(PERF))
 
@@ -41,6 +42,16 @@ MORE_PASSES = {
     "sentence_encode": 40,
     "spectral_turbulence": 40,
 }
+# Of torch alone: all of their calls are replayed once Reprise knows them.
+AS_REGIONS = (
+    "dqn",
+    "gan",
+    "hamiltonian_monte_carlo",
+    "kalman_filter",
+    "point_cloud",
+    "recommender",
+    "shallow_water",
+)
 
 
 def left(name: str, wait: Any = lambda: True) -> dict[str, str]:
@@ -72,6 +83,59 @@ def test_a_program_has_eagers_bits(name: str) -> None:
     names = [*expected, *(key for key in found if key not in expected)]
     assert [key for key in names if found.get(key) != expected.get(key)] == [], report
     assert replays > 0, report
+
+
+@pytest.mark.parametrize("name", AS_REGIONS)
+def test_a_program_as_regions_has_eagers_bits(name: str) -> None:
+    found = program_regions.compare(user_programs.ALL[name], SETTING, 16)
+    assert found["bits"], found["differing"]
+    assert found["passes"] == 16 and found["compared"] > 3
+    for each in found["regions"]:
+        assert each["replayed"] > 0, each
+    assert found["share"] == 1.0, found["regions"]
+    assert found["replays"] > 0
+
+
+def test_programs_make_regions_where_they_are_asked_to() -> None:
+    setting = user_programs.Setting("cpu", "small", regions=[])
+    for name in AS_REGIONS:
+        setting.regions.clear()
+        user_programs.ALL[name].start(setting)
+        assert setting.regions, name
+        assert all(hasattr(made, "explain") for made in setting.regions)
+    assert SETTING.region(len) is len
+
+
+def test_a_difference_of_regions_is_told() -> None:
+    def build(setting: Any) -> Any:
+        shift = 0.0 if setting.regions is None else 1.0
+
+        @setting.region
+        def move(x: torch.Tensor) -> torch.Tensor:
+            return x + shift
+
+        return user_programs.Built(lambda i: move(torch.full((2,), float(i))), [])
+
+    found = program_regions.compare(program.Program("one", "", build, ()), SETTING, 12)
+    assert found["bits"] is False
+    assert found["differing"] == [f"pass {i}" for i in range(5)]
+    assert found["replayed"] > 0
+    assert "DIFFER" in program_regions.table([{"program": "one"} | found])
+
+
+def test_the_command_says_what_became_of_regions(tmp_path: pathlib.Path) -> None:
+    record = tmp_path / "regions.jsonl"
+    command = ["--host", "--size=small", "--commit=abc", f"--regions={record}"]
+    command += ["--region-passes=12", "--programs", "shallow_water"]
+    result = fresh.python(str(PERF / "programs.py"), *command)
+    assert result.returncode == 0, result.stderr
+    (row,) = [json.loads(line) for line in record.read_text().splitlines()]
+    assert row["bits"] and row["share"] == 1.0 and row["passes"] == 12
+    assert (row["program"], row["commit"]) == ("shallow_water", "abc")
+    (region,) = row["regions"]
+    assert region["calls"] == row["calls"] == 12
+    assert 0 < region["replayed"] == row["replayed"] < 12
+    assert result.stdout.split() == ["shallow_water", "100%", "same"]
 
 
 def test_a_hash_sees_every_bit() -> None:
@@ -172,18 +236,21 @@ def test_the_command_measures_a_program(tmp_path: pathlib.Path) -> None:
     assert result.returncode == 0, result.stderr
     rows = [json.loads(line) for line in record.read_text().splitlines()]
     ways = {row["mode"]: row for row in rows}
-    assert list(ways) == ["eager", "control", "default", "always"]
-    assert [row.get("error") for row in rows] == [None] * 4
+    assert list(ways) == ["eager", "control", "default", "always", "region"]
+    assert [row.get("error") for row in rows] == [None] * 5
     for row in rows:
         assert row["deterministic"] and row["bits"] and row["compared"] > 3
         assert row["commit"] == "abc"
         assert row["pass_us"] > 0 and row["back_to_back_us"] > 0
         assert row["first_second"] > 0
-    for way in ("default", "always"):
+    for way in ("default", "always", "region"):
         assert ways[way]["replays"] > 0 and ways[way]["bits_replays"] > 0
         assert ways[way]["first_replay_pass"] > 0
         assert ways[way]["followed"] > 0.5
         assert "replayed" in ways[way]["report"]
+    assert ways["region"]["calls"] > 0
+    assert ways["region"]["calls_replayed"] == ways["region"]["calls"]
+    assert "calls" not in ways["default"]
     assert "shallow_water" in result.stdout and "geometric mean" in result.stdout
     again = fresh.python(script, *command, "--programs", "shallow_water")
     assert again.stdout == result.stdout  # nothing is measured a second time
@@ -199,12 +266,12 @@ def test_a_way_that_fails_says_why(tmp_path: pathlib.Path) -> None:
     assert result.returncode == 0, result.stderr
     rows = [json.loads(line) for line in record.read_text().splitlines()]
     for row in rows:
-        if row["mode"] in ("default", "always"):
+        if row["mode"] in ("default", "always", "region"):
             assert "RuntimeError" in row["error"]
             assert f"shallow_water {row['mode']}: {row['error']}" in result.stdout
         else:
             assert row["pass_us"] > 0 and row["bits"]
-    assert len(rows) == 4
+    assert len(rows) == 5
 
 
 def test_the_command_refuses_what_is_no_program() -> None:
