@@ -42,7 +42,9 @@ constexpr Row kRows[] = {
      "a tensor is given other memory or another form (`.data =`)"},
     {Refusal::kSharedGradient,
      "two tensors have one gradient, or gradients in one place"},
-    {Refusal::kWrittenByData, "a tensor from outside is written by its .data"},
+    {Refusal::kWrittenByData,
+     "a tensor from outside is written by its .data together with others, or "
+     "with views of that: write the tensor itself, under torch.no_grad()"},
     {Refusal::kAsksForMemory,
      "Python asks a tensor that the call is given whose view it is, or "
      "how often it was written (_base, _is_view(), _version)"},

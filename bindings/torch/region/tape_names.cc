@@ -8,6 +8,7 @@
 
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/region/tape_ops.h"
 
 namespace reprise::bindings {
 namespace {
@@ -165,6 +166,7 @@ int32_t TapeNames::RegisterOf(const at::Tensor& tensor) {
     if (outside_.contains(tensor.storage().unsafeGetStorageImpl())) {
       NoteOneOf(aliases);
       aliases_.emplace_back(tensor.getIntrusivePtr());
+      data_.insert(impl);
     }
     return aliases.front();
   }
@@ -219,8 +221,10 @@ bool TapeNames::IsNew(const at::Tensor& tensor) const {
 }
 
 bool TapeNames::IsDataOfOutside(const at::Tensor& tensor) const {
-  return !known_.contains(tensor.unsafeGetTensorImpl()) &&
-         !FindAliases(tensor).empty() &&
+  if (known_.contains(tensor.unsafeGetTensorImpl())) {
+    return data_.contains(tensor.unsafeGetTensorImpl());
+  }
+  return !FindAliases(tensor).empty() &&
          outside_.contains(tensor.storage().unsafeGetStorageImpl());
 }
 
@@ -239,8 +243,28 @@ void TapeNames::NoteUnwritten(const at::Tensor& tensor) {
   unwritten_.insert(tensor.storage().unsafeGetStorageImpl());
 }
 
-void TapeNames::NoteWritten(const at::Tensor& tensor) {
-  unwritten_.erase(tensor.storage().unsafeGetStorageImpl());
+bool TapeNames::NoteWrites(const c10::OperatorHandle& op,
+                           std::span<const c10::IValue> arguments) {
+  bool data = false;
+  bool others = false;
+  bool shared = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!Writes(op, i)) continue;
+    ForTensors(arguments.subspan(i, 1), [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !tensor.has_storage()) return;
+      unwritten_.erase(tensor.storage().unsafeGetStorageImpl());
+      if (!IsDataOfOutside(tensor)) {
+        others = true;
+      } else if (tensor.unsafeGetTensorImpl()->unique_version()) {
+        data = true;
+      } else {  // somebody else, or a view of it, has its count, too
+        others = true;
+        shared = shared || !known_.contains(tensor.unsafeGetTensorImpl());
+      }
+    });
+  }
+  if (shared || (data && others)) fault_.Refuse(Refusal::kWrittenByData);
+  return data && !others;
 }
 
 void TapeNames::CheckAliases(std::span<const at::Tensor> outputs) {

@@ -4,6 +4,8 @@
 #define REPRISE_BINDINGS_TORCH_REGION_TAPE_NAMES_H_
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/intrusive_ptr.h>
@@ -54,12 +56,13 @@ class TapeNames {
   void NoteHistory(int32_t reg, const at::Tensor& tensor);
   // A call gave memory of the host without content, or has written it.
   void NoteUnwritten(const at::Tensor& tensor);
-  void NoteWritten(const at::Tensor& tensor);
+  // A call is about to write. It writes tensors from outside by their `.data`,
+  // which has its own count of writes: theirs stays as it is.
+  bool NoteWrites(const c10::OperatorHandle& op,
+                  std::span<const c10::IValue> arguments);
 
   // It has no register, and stands for none.
   bool IsNew(const at::Tensor& tensor) const;
-  // It stands for one from outside, as its `.data`.
-  bool IsDataOfOutside(const at::Tensor& tensor) const;
   // Calls have made that memory.
   bool WasMade(const c10::StorageImpl* storage) const;
   // Null: it has none.
@@ -97,6 +100,8 @@ class TapeNames {
   int32_t AddForeign(const at::Tensor& tensor);
   // Registers in whose place the tensor lies, in their form; ascending.
   std::vector<int32_t> FindAliases(const at::Tensor& tensor) const;
+  // It stands for one from outside, as its `.data`.
+  bool IsDataOfOutside(const at::Tensor& tensor) const;
   // It has the memory and the layout that operators have given it.
   bool IsWhereItWas(int32_t reg, const at::Tensor& tensor) const;
   // A tensor is an alias of one of these: of which one is known only while
@@ -121,7 +126,8 @@ class TapeNames {
   std::unordered_set<const c10::StorageImpl*> outside_;  // not of results
   std::vector<const Node*> histories_;                   // by register
   std::vector<NodePtr> nodes_;                           // of results
-  std::vector<WeakTensor> aliases_;  // over memory from outside
+  std::vector<WeakTensor> aliases_;                  // over memory from outside
+  std::unordered_set<const c10::TensorImpl*> data_;  // the same
   // What the host alone may have written.
   std::unordered_set<const c10::StorageImpl*> unwritten_;
   // Of small tensors of the host that came from outside.

@@ -132,25 +132,17 @@ size_t TapeWriter::Before(const c10::OperatorHandle& op,
   CheckSurroundings(op, arguments);
   if (DecidesByValues(op)) deciding_.NoteTensors(op, arguments);
   gradients_.LookForDropped(record_.calls.size());
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!Writes(op, i)) continue;
-    ForTensors(arguments.subspan(i, 1), [&](const at::Tensor& tensor) {
-      if (!tensor.defined() || !tensor.has_storage()) return;
-      names_.NoteWritten(tensor);
-      if (names_.IsDataOfOutside(tensor)) {
-        fault_.Refuse(Refusal::kWrittenByData);
-      }
-    });
-  }
+  const bool writes_data = names_.NoteWrites(op, arguments);
   TapeCall& call = record_.calls.emplace_back(TapeCall{.op = op});
   call.grad_mode = at::GradMode::is_enabled();
   if (parts_.level == TapeLevel::kBelowAutograd) call.autocast = AutocastOf(op);
   // As autograd's kernels call those below; one that counts a write, or gives a
   // view, has a kernel of its own for that.
   call.below_views =
-      parts_.level == TapeLevel::kBelowAutograd &&
-      c10::impl::tls_is_dispatch_key_excluded(DispatchKey::ADInplaceOrView) &&
-      !op.hasKernelForDispatchKey(DispatchKey::ADInplaceOrView);
+      writes_data ||
+      (parts_.level == TapeLevel::kBelowAutograd &&
+       c10::impl::tls_is_dispatch_key_excluded(DispatchKey::ADInplaceOrView) &&
+       !op.hasKernelForDispatchKey(DispatchKey::ADInplaceOrView));
   call.arguments.reserve(arguments.size());
   for (const c10::IValue& value : arguments) {
     TapeArgument argument = Argument(value);
