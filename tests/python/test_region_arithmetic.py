@@ -30,6 +30,7 @@ MODULES = {
 FOLLOWED: list[tuple[str, dict[str, Any]]] = [
     ("Adam", {}),
     ("Adam", {"amsgrad": True, "weight_decay": 0.1, "maximize": True}),
+    ("Adam", {"betas": (0.0, 0.9)}),  # of adversarial networks
     ("AdamW", {}),
     ("RAdam", {"betas": (0.9, 0.99)}),  # its steps change after some calls
     ("Adamax", {}),

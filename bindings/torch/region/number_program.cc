@@ -32,7 +32,12 @@ double Compute(NumberOp op, double left, double right) {
     case NumberOp::kDivide:
       return right == 0 ? NAN : left / right;
     case NumberOp::kPower:
-      // Of other bases CPython decides by itself.
+      // Of other bases CPython decides by itself: of zero, that its powers are
+      // zero (`0.0 ** step` of an Adam whose first beta is zero).
+      if (left == 0 && !std::signbit(left) && right > 0 &&
+          std::isfinite(right)) {
+        return 0;
+      }
       return left > 0 ? g_power(left, right) : NAN;
     case NumberOp::kLess:
       return left < right ? 1 : 0;

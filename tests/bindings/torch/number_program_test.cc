@@ -60,6 +60,20 @@ TEST(NumberProgramTest, PowersAreTheLibrarysOwn) {
   }
 }
 
+// As CPython has them: positive powers of zero are zero, odd and even ones.
+TEST(NumberProgramTest, PositivePowersOfZeroAreZero) {
+  for (const double exponent : {0.5, 1.0, 2.0, 3.0, 1e9}) {
+    const auto found = Compute(NumberOp::kPower, 0, exponent);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(*found, 0);
+    EXPECT_FALSE(std::signbit(*found));
+    EXPECT_FALSE(Compute(NumberOp::kPower, -0.0, exponent));
+  }
+  EXPECT_FALSE(Compute(NumberOp::kPower, 0, 0));
+  EXPECT_FALSE(Compute(NumberOp::kPower, 0, INFINITY));
+  EXPECT_FALSE(Compute(NumberOp::kPower, 0, NAN));
+}
+
 TEST(NumberProgramTest, RefusesWherePythonRaisesOrLeavesTheFloats) {
   EXPECT_FALSE(Compute(NumberOp::kDivide, 1, 0));
   EXPECT_FALSE(Compute(NumberOp::kDivide, 1, -0.0));
