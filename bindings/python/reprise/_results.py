@@ -8,8 +8,8 @@ object is returned again, or the callable runs.
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from reprise.guards.ways import GivenBack, Shared
 _Step = tuple[bool, Any]
 _Way = tuple[_Step, ...]
 _PLAIN = (tuple, list, dict, OrderedDict)
+_NO_MORE: Mapping[int, int] = {}
 
 
 def containers_in(
@@ -91,7 +92,7 @@ def held_elsewhere(box: list[Any], parts: tree.Parts) -> str | None:
         return "it returns one container in two places"
     # Nobody can tell one tuple from another that holds the same.
     made = [each for each in made if not isinstance(each, tuple)]
-    if are_held_elsewhere(made):
+    if are_held_elsewhere(made, _held_twice(made)):
         return (
             "it returns a container that something else holds, too (let it return a "
             "copy)"
@@ -108,9 +109,28 @@ def is_kept_elsewhere(read: Callable[[], Any]) -> bool:
     return are_held_elsewhere(made)
 
 
-def are_held_elsewhere(values: list[Any]) -> bool:
-    """Return whether something refers to one of these besides one container and the list."""
-    return any(count > _HELD_BY_ONE for count in _references(values))
+def are_held_elsewhere(values: list[Any], more: Mapping[int, int] = _NO_MORE) -> bool:
+    """Return whether something refers to one of these besides one container and the list.
+
+    `more`: by id, how many times more that one container refers to it.
+    """
+    counts = zip(map(id, values), _references(values), strict=True)
+    return any(count > _HELD_BY_ONE + more.get(of, 0) for of, count in counts)
+
+
+def _held_twice(made: list[Any]) -> Mapping[int, int]:
+    """Return what objects hold in several places, as an entry and as an attribute.
+
+    By id, in how many besides the first. Of a replay's object it is one, too.
+    """
+    more: Counter[int] = Counter()
+    for each in made:
+        if type(each) in _PLAIN or (found := kinds.laid_out(each)) is None:
+            continue
+        layout, values = found
+        more.update(id(values[index]) for index in layout.places)
+        more.subtract(map(id, values))
+    return more
 
 
 def _references(values: list[Any]) -> list[int]:
