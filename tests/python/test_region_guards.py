@@ -1117,3 +1117,25 @@ def test_an_argument_of_a_class_of_no_module(base: str) -> None:
         of.scale = 2.0 if call < CALLS else 3.0
         assert_same_bits(fast(x, of), x * of.scale)
     assert fast.explain().replayed > 0 or "Nameless" in str(fast.explain())
+
+
+def test_a_guard_names_what_has_changed_since_the_call_before(device: str) -> None:
+    """And not what has changed since an older one."""
+
+    class Held:
+        first = 1.0
+        other = 1.0
+
+    held = Held()
+    held.first = held.other = 1.0
+    fast: Any = reprise.region(lambda x: x * held.first + held.other)
+    x = torch.randn(3, device=device)
+    for call in range(8):
+        if call == 2:
+            held.first = 2.0
+        if call > 3:
+            held.other = float(call)
+        assert_same_bits(fast(x), x * held.first + held.other)
+    guards = fast.explain().guards
+    named = {name.rpartition(".")[2]: count for name, count in guards.items()}
+    assert named == {"first": 1, "other": 4}, str(fast.explain())

@@ -77,10 +77,11 @@ class Reading:
         """Finds the state that all of it is in."""
         with self._lock:
             self.left = ""
+            before = self.at[0] if self.at is not None else None
             for _ in range(_MOST_LOOKS):
-                last = None
+                found: dict[int, str | None] = {}
                 for state in reversed(self._states):
-                    last = state.difference()
+                    last = found[state.number] = state.difference()
                     if last is None:
                         break
                 else:
@@ -88,7 +89,8 @@ class Reading:
                 if self.at is not None and self.at[0] is state:
                     state.was_for_nothing(self.watch)
                 else:
-                    self.left = self.left or last or ""
+                    if before is not None:
+                        self.left = self.left or found.get(before.number) or ""
                 state.arm(self.watch)
                 at = self.at = state, self.watch.handle
                 # What another thread has changed meanwhile the watch does not tell.
