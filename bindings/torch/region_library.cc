@@ -24,41 +24,12 @@
 #include "bindings/torch/region/region_node.h"
 #include "bindings/torch/region/tape_ops.h"
 #include "bindings/torch/region/tape_recorder.h"
+#include "bindings/torch/registry.h"
 #include "bindings/torch/runtime/torch_runtime.h"
 #include "bindings/torch/runtime/unseen_use.h"
 
 namespace reprise::bindings {
 namespace {
-
-// What Python names by numbers, which are given once each.
-template <typename T>
-class Registry {
- public:
-  int64_t Add(std::shared_ptr<T> what) {
-    const std::lock_guard lock(mutex_);
-    all_.emplace(++last_, std::move(what));
-    return last_;
-  }
-  // Null: there is none, now.
-  std::shared_ptr<T> Find(int64_t name) {
-    const std::lock_guard lock(mutex_);
-    const auto found = all_.find(name);
-    return found != all_.end() ? found->second : nullptr;
-  }
-  void Remove(int64_t name) {
-    std::shared_ptr<T> last;  // ends without the lock
-    const std::lock_guard lock(mutex_);
-    const auto found = all_.find(name);
-    if (found == all_.end()) return;
-    last = std::move(found->second);
-    all_.erase(found);
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<int64_t, std::shared_ptr<T>> all_;  // guarded by mutex_
-  int64_t last_ = 0;
-};
 
 Registry<RegionVariants>& Regions() {
   static auto* const regions = new Registry<RegionVariants>;
@@ -111,6 +82,10 @@ int64_t MakeRegion(int64_t check, int64_t part) {
   return Regions().Add(std::move(region));
 }
 void DropRegion(int64_t name) { Regions().Remove(name); }
+int64_t UsesOfRegion(int64_t name) {
+  const auto region = Regions().Find(name);
+  return region == nullptr ? 0 : static_cast<int64_t>(region->uses());
+}
 
 bool BeginRegion(int64_t name, int64_t owner, std::vector<at::Tensor> tensors,
                  std::vector<double> numbers, std::vector<at::Tensor> watched) {
@@ -124,9 +99,10 @@ bool BeginRegion(int64_t name, int64_t owner, std::vector<at::Tensor> tensors,
 // A verdict (RegionVariants::Verdict), the tape, its calls, whether they draw,
 // whether some are not torch's own, and whether they write outside; why, and
 // where, and why no forward pass is to be recorded; of what was saved, behind
-// so many outputs, which of the tape's it is; and what is written outside.
+// so many outputs, which of the tape's it is; what is written outside; and
+// tapes that have gone.
 std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<int64_t>,
-           std::vector<at::Tensor>>
+           std::vector<at::Tensor>, std::vector<int64_t>>
 EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
           const std::vector<int64_t>& computed, int64_t own) {
   const auto region = Regions().Find(name);
@@ -140,7 +116,8 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
            learned.calls_others, learned.writes_outside},
           {learned.reason, learned.place, learned.no_forward_pass},
           {learned.saved.begin(), learned.saved.end()},
-          std::move(learned.written)};
+          std::move(learned.written),
+          std::move(learned.dropped)};
 }
 
 void NoteArithmetic(int64_t name, const std::vector<int64_t>& words,
@@ -341,8 +318,11 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       &b::BeginRegion);
   library.def(
       "end_region(int region, Tensor[] outputs, int[] computed, int own) -> "
-      "(int[], str[], int[], Tensor[])",
+      "(int[], str[], int[], Tensor[], int[])",
       &b::EndRegion);
+  library.def("tapes_have_room() -> bool",
+              [] { return b::TapeCache::bytes() < b::TapeCache::kBudget; });
+  library.def("uses_of_region(int region) -> int", &b::UsesOfRegion);
   library.def("note_arithmetic(int region, int[] nodes, float[] values) -> ()",
               &b::NoteArithmetic);
   library.def("take_read() -> int", &b::TapeRecorder::TakeRead);

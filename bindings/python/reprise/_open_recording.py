@@ -25,6 +25,7 @@ class Learned(NamedTuple):
     no_node: str  # why it is no forward pass
     saved: list[int]  # by tensor that autograd has saved, which output it is
     written: list[torch.Tensor]  # from outside
+    dropped: list[int]  # tapes that have gone
 
 
 class OpenRecording:
@@ -75,7 +76,7 @@ class OpenRecording:
         found = _native._ops().end_region(self._variants, outputs, computed, own)
         self._may_be_open = False
         verdict, tape, calls, draws, calls_others, writes_outside = found[0]
-        reasons, saved, written = found[1:]
+        reasons, saved, written, dropped = found[1:]
         reason, place, no_node = reasons
         return Learned(
             verdict=verdict,
@@ -89,6 +90,7 @@ class OpenRecording:
             no_node=no_node,
             saved=saved,
             written=written,
+            dropped=dropped,
         )
 
     def abandon(self) -> None:

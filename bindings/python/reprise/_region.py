@@ -263,10 +263,9 @@ class Region:
             of = structure.passes or structure
             if of is not structure and (of.off or written or not stands_here()):
                 of = structure
-            handle = of.handle
+            handle, builders, begin = of.handle, of.builders, _clock()
             if structure.off:  # only the watches are asked: it may be another one now
                 handle, watch = 0, watch if structure.asks() else 0
-            begin = _clock()
             try:
                 step, tape, outputs = run(handle, watch, tensors, numbers, held)
             except Changed as changed:
@@ -278,8 +277,9 @@ class Region:
                 structures.fruitless = 0
                 if not structure.weighed:
                     self._looks.weigh(structure, state, given)
-                result = of.builders[tape][1](iter(outputs), parts)
-                return self._set(before, result, at, run) if written else result
+                _, build = builders.get(tape) or of.builders[tape]
+                made = build(iter(outputs), parts)
+                return self._set(before, made, at, run) if written else made
             if step not in _LOOKS:
                 break
             at = self._look_again(step, at, structure, given)

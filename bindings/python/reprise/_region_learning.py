@@ -49,6 +49,7 @@ class Learning:
         """Learn a verdict on a call. `form`: of what a replay is to return."""
         verdict, reason, place = learned.verdict, learned.reason, learned.place
         self._sets = 0
+        variants.forget(learned.dropped)
         if verdict == Verdict.WITHDRAWN:
             self._standing.withdraw(reason, place)
         elif verdict in (Verdict.REFUSED, Verdict.DIFFERS):

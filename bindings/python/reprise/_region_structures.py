@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from reprise import _native
 from reprise._hidden_state import MOST_VALUES, Value
 from reprise._region_standing import Standing
 from reprise._variants import Variants
 from reprise.nodes.differentiable import Differentiable
 
 MOST_CHANGES = 4  # of Python's state by the callable itself
-_MOST_STRUCTURES = 64
+_FEW_STRUCTURES = 64  # kept whatever their tapes take
+_MOST_STRUCTURES = 1024
+_SHARE_THAT_GOES = 8  # one in so many, where there are too many
 _MOST_FRUITLESS = 128
 _MOST_HIDDEN = 2  # recordings in a row that took what no guard looks at
 _LONGEST_WAIT = 256  # calls
@@ -35,6 +40,10 @@ class Structure(Variants):
     # What a recorded call took at least.
     seconds = math.inf
     weighed = False  # what is looked at in each of its calls
+    # Uses up to now, when structures were last too many; and what they were worth
+    # then, where older ones count less.
+    worth = 0.0
+    _uses = 0
     _recordings = 0
     _hidden = 0  # recordings at last that took what no guard looks at
     # While it is off: so many calls are not asked for what is another one, twice as
@@ -48,6 +57,13 @@ class Structure(Variants):
         if self.passes is not None:
             self.passes.end()
             self.passes = None
+
+    def weigh_uses(self) -> float:
+        """Return what its tapes are worth."""
+        uses = self.uses() + (self.passes.uses() if self.passes is not None else 0)
+        self.worth = self.worth / 2 + uses - self._uses
+        self._uses = uses
+        return self.worth
 
     # --- While it is off ---
 
@@ -99,8 +115,9 @@ class Structure(Variants):
 class Structures(dict[Any, Structure]):
     """A region's structures, by keys of state, form and the like.
 
-    `structures[key]` makes a structure that is missing. The oldest ones go if there are too
-    many. Not locked: if two threads make the same one, the second stays.
+    `structures[key]` makes a structure that is missing. Those that are used least go if there
+    are too many, or if all tapes of the process take too many bytes. Not locked: if two
+    threads make the same one, the second stays.
     """
 
     def __init__(self, check: str, standing: Standing) -> None:
@@ -121,11 +138,24 @@ class Structures(dict[Any, Structure]):
                 "its arguments are others in each call (give numbers as tensors, or floats "
                 "that are NumPy's as Python's own)"
             )
-        # The oldest go. Other threads add and drop meanwhile, hence a copy.
-        for oldest in list(self)[: 1 - _MOST_STRUCTURES]:
-            self.pop(oldest, None)
+        if len(self) >= _FEW_STRUCTURES:
+            self._make_room()
         made = self[key] = Structure(self._check)
         return made
+
+    def _make_room(self) -> None:
+        """Drop the ones that are used least, some at a time: to look at all takes long."""
+        if len(self) < _MOST_STRUCTURES and _native._ops().tapes_have_room():
+            return
+        # Those that are used as much go at random: in turn, the oldest would be the next.
+        # Other threads add and drop meanwhile, hence a copy.
+        worth = {
+            key: (of.weigh_uses(), random.random()) for key, of in list(self.items())
+        }
+        for key in heapq.nsmallest(
+            len(worth) // _SHARE_THAT_GOES, worth, worth.__getitem__
+        ):
+            self.pop(key, None)
 
     def keep_states(self, numbers: set[int], made: int, what: str) -> None:
         """Drop the structures of all states but these.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
+from collections.abc import Sequence
 
 from reprise import _native
 from reprise._enums import TapePass
@@ -24,6 +26,27 @@ class Variants:
         self.builders: dict[int, tuple[tree.Form, tree.Builder]] = {}
         self.refusals = 0
         self.off = False
+        self._gone: list[int] = []  # tapes, whose builders are still here
+
+    def uses(self) -> int:
+        """Return how many calls a tape was run or recorded for."""
+        uses: int = _native._ops().uses_of_region(self.handle)
+        return uses
+
+    def forget(self, tapes: Sequence[int]) -> None:
+        """Forget what makes the results of tapes that have gone.
+
+        Calls under way have the builders that there were when they began. Those of other
+        threads may have run a tape that is newer: then nothing is forgotten yet.
+        """
+        self._gone += tapes
+        if self._gone and threading.active_count() == 1:
+            gone, self._gone = set(self._gone), []
+            self.builders = {
+                tape: builder
+                for tape, builder in self.builders.items()
+                if tape not in gone
+            }
 
     def end(self) -> None:
         """Drop its tapes. Nothing of it is called again."""

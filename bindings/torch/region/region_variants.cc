@@ -1,7 +1,7 @@
 #include "bindings/torch/region/region_variants.h"
 
 #include <algorithm>
-#include <iterator>
+#include <functional>
 #include <utility>
 
 #include "bindings/torch/region/tape_run.h"
@@ -13,20 +13,22 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs,
   Ran ran;
   if (!IsOrdinary(inputs.tensors)) return ran;
   ran.step = Step::kRecord;
-  std::vector<Variant> fitting;  // that was used last comes first
+  std::vector<CachedTape> fitting;  // that was used last comes first
   {
     const std::lock_guard lock(mutex_);
-    std::ranges::copy_if(
-        variants_, std::back_inserter(fitting),
-        [&inputs](const Variant& each) { return each.tape->Fits(inputs); });
+    tapes_.ForEach(inputs.tensors, [&](const CachedTape& each) {
+      if (each.tape->Fits(inputs)) fitting.push_back(each);
+    });
+    std::ranges::sort(fitting, std::greater(), &CachedTape::used);
     if (fitting.empty() && fruitless_ >= kMostFruitless &&
         ++passed_ % kPassedARecording != 0) {
       ran.step = Step::kPassed;
     }
-    std::erase_if(fitting, [](const Variant& each) { return !each.trusted; });
+    std::erase_if(fitting,
+                  [](const CachedTape& each) { return !each.trusted; });
     if (always_) return ran;
   }
-  for (const Variant& variant : fitting) {
+  for (const CachedTape& variant : fitting) {
     if (!never_ && variant.runs >= variant.until_sample) return ran;
     switch (RunTape(*variant.tape, inputs, ran.outputs, variant.stretches.get(),
                     variant.tape.get() == held)) {
@@ -50,23 +52,27 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs,
 
 std::shared_ptr<const Tape> RegionVariants::RunLast() const {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  return lock.owns_lock() && !variants_.empty() ? variants_.front().tape
-                                                : nullptr;
+  return lock.owns_lock() ? tapes_.last() : nullptr;
+}
+
+uint64_t RegionVariants::uses() const {
+  const std::lock_guard lock(mutex_);
+  return tapes_.uses();
 }
 
 void RegionVariants::NoteRun(int64_t name) {
   const std::lock_guard lock(mutex_);
-  const auto variant = std::ranges::find(variants_, name, &Variant::name);
-  if (variant == variants_.end()) return;
+  CachedTape* const variant = tapes_.Find(name);
+  if (variant == nullptr) return;
   ++variant->runs;
-  variants_.splice(variants_.begin(), variants_, variant);
+  tapes_.NoteRun(*variant);
 }
 
 void RegionVariants::KeepHistory(int64_t tape,
                                  std::shared_ptr<RegionHistory> history) {
   const std::lock_guard lock(mutex_);
-  const auto variant = std::ranges::find(variants_, tape, &Variant::name);
-  if (variant != variants_.end()) {
+  CachedTape* const variant = tapes_.Find(tape);
+  if (variant != nullptr) {
     variant->histories.push_back(std::move(history));
   }
 }
@@ -79,16 +85,19 @@ bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
   const TapeInputs given{inputs, numbers};
   TapeRecorder::Parts parts{.level = level_, .pass = pass_};
   expected_.clear();
+  std::vector<const CachedTape*> all;
+  tapes_.ForEach(inputs, [&](const CachedTape& each) { all.push_back(&each); });
+  std::ranges::sort(all, std::greater(), &CachedTape::used);
   const auto expect = [&](auto fits) {
     ptrdiff_t known = 0;
-    for (const Variant& variant : variants_) {
-      if (!fits(*variant.tape)) continue;
+    for (const CachedTape* const variant : all) {
+      if (!fits(*variant->tape)) continue;
       // One whose arithmetic is known explains more than one that is newer.
-      const ptrdiff_t at = variant.tape->knows_arithmetic()
+      const ptrdiff_t at = variant->tape->knows_arithmetic()
                                ? known++
                                : std::ssize(parts.expected);
-      parts.expected.insert(parts.expected.begin() + at, variant.tape);
-      expected_.insert(expected_.begin() + at, variant.name);
+      parts.expected.insert(parts.expected.begin() + at, variant->tape);
+      expected_.insert(expected_.begin() + at, variant->name);
     }
     return !expected_.empty();
   };
@@ -132,7 +141,8 @@ RegionVariants::Learned RegionVariants::End(
   learned.no_forward_pass = std::move(outcome.no_forward_pass);
   if (outcome.tracks_gradients) {
     level_ = TapeLevel::kAboveAutograd;
-    variants_.clear();
+    tapes_.Clear();
+    learned.dropped = tapes_.TakeDropped();
     learned.verdict = Verdict::kAgain;
     return learned;
   }
@@ -140,27 +150,29 @@ RegionVariants::Learned RegionVariants::End(
   learned.calls = outcome.tape->calls();
   if (outcome.tape->reads_contents()) reads_contents_ = true;
   learned.calls_others = outcome.tape->calls_others();
-  const auto expected = std::ranges::find(
-      variants_, expected_.empty() ? 0 : expected_[outcome.expected],
-      &Variant::name);
-  if (outcome.as_expected && expected != variants_.end()) {
+  CachedTape* const expected =
+      expected_.empty() ? nullptr : tapes_.Find(expected_[outcome.expected]);
+  if (outcome.as_expected && expected != nullptr) {
     Confirm(*expected, std::move(outcome.tape), learned);
     return learned;
   }
   learned.verdict = Verdict::kSeen;
   ++fruitless_;
-  if (expected == variants_.end() || !expected_fits_ || outcome.read_another) {
+  if (expected == nullptr || !expected_fits_ || outcome.read_another) {
     Keep(std::move(outcome.tape), learned);
   } else {
     Doubt(*expected, std::move(outcome.tape), learned);
   }
+  learned.dropped = tapes_.TakeDropped();
   return learned;
 }
 
-void RegionVariants::Confirm(Variant& variant, std::shared_ptr<const Tape> tape,
+void RegionVariants::Confirm(CachedTape& variant,
+                             std::shared_ptr<const Tape> tape,
                              Learned& learned) {
   learned.tape = variant.name;
-  variant.tape = std::move(tape);
+  tapes_.Replace(variant, std::move(tape));
+  tapes_.NoteUse(variant);
   if (!variant.tape->has_both_floats()) {
     learned.verdict = Verdict::kSeen;
     return;
@@ -181,20 +193,22 @@ void RegionVariants::Keep(std::shared_ptr<const Tape> tape, Learned& learned) {
     learned.verdict = Verdict::kDiffers;
     return;
   }
-  variants_.push_front({.tape = std::move(tape), .name = next_name_});
-  if (variants_.size() > kMostTapes) variants_.pop_back();
-  learned.tape = next_name_++;
+  const TapeCache::Added added = tapes_.Add(std::move(tape));
+  added.tape->until_sample = kFirstSample;
+  learned.tape = added.tape->name;
+  // There is no room for all: what is new is recorded seldom.
+  if (added.dropped_trusted) fruitless_ = kMostFruitless;
 }
 
-void RegionVariants::Doubt(Variant& variant, std::shared_ptr<const Tape> tape,
-                           Learned& learned) {
+void RegionVariants::Doubt(CachedTape& variant,
+                           std::shared_ptr<const Tape> tape, Learned& learned) {
   if (variant.trusted) {
-    variants_.clear();
+    tapes_.Clear();
     learned.verdict = Verdict::kWithdrawn;
     return;
   }
   if (++differences_ > kMostDifferences) learned.verdict = Verdict::kDiffers;
-  variant.tape = std::move(tape);
+  tapes_.Replace(variant, std::move(tape));
   learned.tape = variant.name;
 }
 

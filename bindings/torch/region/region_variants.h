@@ -7,19 +7,16 @@
 
 #include <atomic>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "bindings/torch/region/tape.h"
+#include "bindings/torch/region/tape_cache.h"
 #include "bindings/torch/region/tape_recorder.h"
-#include "bindings/torch/region/tape_stretches.h"
 
 namespace reprise::bindings {
-
-class RegionHistory;
 
 // A tape is trusted once a second recording has shown the same calls. Of the
 // two one is given ordinary floats and one such that note what Python does with
@@ -47,7 +44,10 @@ class RegionVariants {
     kPassed = 4,  // run it: too much has come that did not come again
     kRaised = 7,  // run it: it may handle the error of an operator
   };
-  explicit RegionVariants(TapePass pass = TapePass::kWhole) : pass_(pass) {}
+  // `budget`: see TapeCache.
+  explicit RegionVariants(TapePass pass = TapePass::kWhole,
+                          size_t budget = TapeCache::kBudget)
+      : pass_(pass), tapes_(budget) {}
 
   struct Ran {
     Step step = Step::kPlain;
@@ -66,6 +66,8 @@ class RegionVariants {
   // The tape that was run last; null: there is none, or other threads are at
   // work. Never waits.
   std::shared_ptr<const Tape> RunLast() const;
+  // Calls that a tape was run or recorded for.
+  uint64_t uses() const;
   // Of forward passes: how many backward passes a tape was run for.
   const std::shared_ptr<std::atomic<uint64_t>>& backward() const {
     return backward_;
@@ -95,6 +97,7 @@ class RegionVariants {
     std::vector<size_t> saved = {};
     bool calls_others = false;  // Tape::calls_others
     std::string no_forward_pass = {};
+    std::vector<int64_t> dropped = {};  // tapes that have gone
   };
   // False: somebody else records. `owner` is who may abandon it.
   bool Begin(std::vector<at::Tensor> inputs, std::vector<double> numbers,
@@ -115,15 +118,6 @@ class RegionVariants {
   void SampleNever();
 
  private:
-  struct Variant {
-    std::shared_ptr<const Tape> tape;
-    std::shared_ptr<TapeStretches> stretches = {};  // of this very tape
-    std::vector<std::shared_ptr<RegionHistory>> histories = {};
-    int64_t name = 0;
-    bool trusted = false;
-    uint64_t runs = 0;  // since it was last recorded
-    uint64_t until_sample = kFirstSample;
-  };
   static constexpr int kMostDifferences = 6;
   // Recordings in a row of what did not come again; then one call in so many.
   static constexpr int kMostFruitless = 32;
@@ -132,20 +126,19 @@ class RegionVariants {
   void NoteRun(int64_t name);
   // What follows from a recording, with the lock.
   // It has shown what `variant` has.
-  void Confirm(Variant& variant, std::shared_ptr<const Tape> tape,
+  void Confirm(CachedTape& variant, std::shared_ptr<const Tape> tape,
                Learned& learned);
   // Nothing that is kept was to show the same.
   void Keep(std::shared_ptr<const Tape> tape, Learned& learned);
   // It was to show what `variant` has, and has shown something else.
-  void Doubt(Variant& variant, std::shared_ptr<const Tape> tape,
+  void Doubt(CachedTape& variant, std::shared_ptr<const Tape> tape,
              Learned& learned);
 
   const TapePass pass_;
   const std::shared_ptr<std::atomic<uint64_t>> backward_ =
       std::make_shared<std::atomic<uint64_t>>(0);
   mutable std::mutex mutex_;
-  std::list<Variant> variants_;  // that was used last comes first
-  int64_t next_name_ = 1;
+  TapeCache tapes_;
   TapeLevel level_ = TapeLevel::kBelowAutograd;
   int differences_ = 0;  // since a tape was last trusted
   int fruitless_ = 0;

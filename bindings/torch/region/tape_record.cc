@@ -8,6 +8,32 @@ namespace {
 
 using Origin = TapeRegister::Origin;
 
+// What the elements of a vector take, without what these refer to.
+template <typename T>
+size_t BytesIn(const std::vector<T>& vector) {
+  return vector.capacity() * sizeof(T);
+}
+
+size_t BytesIn(const at::Tensor& tensor) {
+  return tensor.defined() ? sizeof(c10::TensorImpl) + tensor.nbytes() : 0;
+}
+
+// What the value refers to.
+size_t BytesIn(const c10::IValue& value) {
+  if (value.isString()) return value.toStringRef().size();
+  if (value.isTensor()) return BytesIn(value.toTensor());
+  if (!value.isList()) return 0;
+  size_t bytes = 0;
+  for (const c10::IValue& element : value.toListRef()) {
+    bytes += sizeof element + BytesIn(element);
+  }
+  return bytes;
+}
+
+size_t BytesIn(const TensorForm& form) {
+  return BytesIn(form.sizes) + BytesIn(form.strides);
+}
+
 }  // namespace
 
 void TapePlacement::Join(TapePlacement&& other) {
@@ -87,6 +113,27 @@ bool TapeRecord::ReadsGradients() const {
   return std::ranges::any_of(registers, [](const TapeRegister& reg) {
     return reg.origin == Origin::kGradient;
   });
+}
+
+size_t TapeRecord::Bytes() const {
+  constexpr size_t kOfATape = 4096;  // locks, tables, what is known of numbers
+  size_t all = kOfATape + BytesIn(registers) + BytesIn(calls) +
+               BytesIn(inputs) + BytesIn(outputs) + BytesIn(gradients);
+  for (const TapeRegister& reg : registers) {
+    all += BytesIn(reg.form) + BytesIn(reg.content);
+    if (reg.foreign.has_value()) all += sizeof(WatchedTensor);
+  }
+  for (const TapeCall& call : calls) {
+    all += BytesIn(call.arguments) + BytesIn(call.results) +
+           BytesIn(call.last_uses) + BytesIn(call.read);
+    for (const TapeArgument& argument : call.arguments) {
+      all += BytesIn(argument.registers) + BytesIn(argument.numbers) +
+             BytesIn(argument.value);
+    }
+  }
+  for (const TapeContent& read : contents) all += BytesIn(read.content);
+  // Stretches say about as much of calls as the tape itself.
+  return all + BytesIn(calls) + BytesIn(registers);
 }
 
 void TapeRecord::NoteUses() {

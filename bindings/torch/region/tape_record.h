@@ -192,6 +192,9 @@ struct TapeRecord {
   // Some call is given a gradient that there was before.
   bool ReadsGradients() const;
 
+  // About so many bytes of memory, with what a tape knows of its stretches.
+  size_t Bytes() const;
+
   // Once, behind the last call.
   void NoteUses();
   // Another recording of the same calls has shown what it shows, too. Behind

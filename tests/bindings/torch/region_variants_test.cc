@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
 #include <vector>
 
 namespace reprise::bindings {
@@ -128,6 +129,104 @@ TEST_F(RegionVariantsTest, FormsWithoutEndAreRecordedEverLess) {
   int calls = 0;
   while (Call(x) != Step::kDone && calls < 100) ++calls;
   EXPECT_LT(calls, 50);
+}
+
+// How many calls of the last of `rounds` were replayed, by sizes in turn.
+int ReplaysOfTurns(RegionVariants& variants, int64_t sizes, int rounds) {
+  const at::NoGradGuard no_grad;
+  int replayed = 0;
+  for (int round = 0; round < rounds; ++round) {
+    replayed = 0;
+    for (int64_t rows = 1; rows <= sizes; ++rows) {
+      const Tensors given = {at::randn({rows})};
+      const RegionVariants::Ran ran = variants.Run({given, {}});
+      if (ran.step == Step::kRecord) {
+        EXPECT_TRUE(variants.Begin(given, {}, {}));
+        variants.End({at::add(given[0], 1)}, {});
+      } else if (ran.step == Step::kDone) {
+        ++replayed;
+        EXPECT_TRUE(ran.outputs.at(0).equal(at::add(given[0], 1)));
+      }
+    }
+  }
+  return replayed;
+}
+
+TEST_F(RegionVariantsTest, ManyFormsInTurnAreAllReplayed) {
+  for (const int64_t sizes : {17, 40, 100, 1000}) {
+    RegionVariants variants;
+    const int rounds = sizes == 1000 ? 80 : 10;
+    EXPECT_EQ(ReplaysOfTurns(variants, sizes, rounds), sizes);
+  }
+}
+
+TEST_F(RegionVariantsTest, OfTooManyFormsInTurnSomeAreReplayed) {
+  // There is no room for any but the few that are kept in any case.
+  for (const int64_t sizes : {17, 24, 64}) {
+    RegionVariants variants(TapePass::kWhole, 0);
+    int replayed = 0;
+    for (int part = 0; part < 10; ++part) {
+      replayed += ReplaysOfTurns(variants, sizes, 10);
+    }
+    EXPECT_GE(replayed / 10, static_cast<int>(TapeCache::kFew) / 2) << sizes;
+    EXPECT_LT(replayed / 10, sizes) << sizes;
+  }
+}
+
+TEST_F(RegionVariantsTest, FormsThatAreUsedStayWhereOthersComeOnce) {
+  const at::NoGradGuard no_grad;
+  RegionVariants variants(TapePass::kWhole, 0);
+  EXPECT_EQ(ReplaysOfTurns(variants, 8, 10), 8);
+  for (int64_t once = 0; once < 100; ++once) {
+    const Tensors given = {at::randn({100 + once})};
+    if (variants.Run({given, {}}).step == Step::kRecord) {
+      EXPECT_TRUE(variants.Begin(given, {}, {}));
+      variants.End({at::add(given[0], 1)}, {});
+    }
+    EXPECT_EQ(ReplaysOfTurns(variants, 8, 1), 8) << once;
+  }
+}
+
+TEST_F(RegionVariantsTest, FormsThatComeNoMoreGiveWay) {
+  RegionVariants variants(TapePass::kWhole, 0);
+  EXPECT_EQ(ReplaysOfTurns(variants, 12, 20), 12);
+  const at::NoGradGuard no_grad;
+  int replayed = 0;
+  for (int call = 0; call < 2000; ++call) {
+    const Tensors given = {at::randn({100 + call % 10})};
+    const RegionVariants::Ran ran = variants.Run({given, {}});
+    if (ran.step == Step::kRecord) {
+      EXPECT_TRUE(variants.Begin(given, {}, {}));
+      variants.End({at::add(given[0], 1)}, {});
+    }
+    replayed += call >= 1000 && ran.step == Step::kDone ? 1 : 0;
+  }
+  EXPECT_GE(replayed, 900);
+}
+
+TEST_F(RegionVariantsTest, TapesThatGoGiveTheirBytesBack) {
+  const size_t before = TapeCache::bytes();
+  {
+    RegionVariants variants;
+    ReplaysOfTurns(variants, 40, 3);
+    EXPECT_GE(TapeCache::bytes(), before + 40 * sizeof(TapeCall));
+  }
+  EXPECT_EQ(TapeCache::bytes(), before);
+}
+
+TEST_F(RegionVariantsTest, TapesThatHaveGoneAreNamed) {
+  const at::NoGradGuard no_grad;
+  RegionVariants variants(TapePass::kWhole, 0);
+  std::set<int64_t> kept;
+  for (int64_t rows = 1; rows <= 400; ++rows) {
+    const Tensors given = {at::randn({rows})};
+    if (variants.Run({given, {}}).step != Step::kRecord) continue;
+    EXPECT_TRUE(variants.Begin(given, {}, {}));
+    const auto learned = variants.End({at::add(given[0], 1)}, {});
+    kept.insert(learned.tape);
+    for (const int64_t gone : learned.dropped) EXPECT_EQ(kept.erase(gone), 1u);
+  }
+  EXPECT_EQ(kept.size(), TapeCache::kFew);
 }
 
 TEST_F(RegionVariantsTest, SamplesAlwaysOrNever) {

@@ -208,7 +208,7 @@ class Differentiable(Variants):
         for tape, kept in list(self._kept.items()):
             if not _native._ops().has_history(kept[0].name):
                 self._kept.pop(tape, None)
-                self.builders.pop(tape, None)
+                self.forget([tape])
         forget_ended()
 
     def learn(self, verdict: int, reason: str, place: str) -> None:

@@ -1,0 +1,160 @@
+#include "bindings/torch/region/tape_cache.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <utility>
+
+#include "bindings/torch/base/plain_tensor.h"
+
+namespace reprise::bindings {
+namespace {
+
+// Uses of the cache after which a use counts half: for each tape that is kept.
+constexpr double kTurns = 8;
+
+std::atomic<size_t> g_bytes{0};
+
+// A step of FNV-1a, by words.
+uint64_t Mixed(uint64_t hash, uint64_t word) {
+  constexpr uint64_t kPrime = 0x100000001b3;
+  return (hash ^ word) * kPrime;
+}
+
+uint64_t Mixed(uint64_t hash, std::span<const int64_t> sizes) {
+  for (const int64_t size : sizes) {
+    hash = Mixed(hash, static_cast<uint64_t>(size));
+  }
+  return Mixed(hash, sizes.size());
+}
+
+}  // namespace
+
+uint64_t TapeCache::FormsOf(std::span<const at::Tensor> tensors) {
+  uint64_t hash = 0;
+  for (const at::Tensor& tensor : tensors) {
+    // As in TensorForm, others have no sizes.
+    if (ArePlain(tensor.key_set())) {
+      hash = Mixed(hash, std::span<const int64_t>(tensor.sizes()));
+    } else {
+      hash = Mixed(hash, uint64_t{0});
+    }
+  }
+  return hash;
+}
+
+uint64_t TapeCache::FormsOf(const Tape& tape) {
+  const TapeRecord& record = tape.record();
+  uint64_t hash = 0;
+  for (const int32_t reg : record.inputs) {
+    hash =
+        Mixed(hash, std::span<const int64_t>(
+                        record.registers[static_cast<size_t>(reg)].form.sizes));
+  }
+  return hash;
+}
+
+size_t TapeCache::bytes() { return g_bytes.load(std::memory_order_relaxed); }
+
+CachedTape* TapeCache::Find(int64_t name) {
+  if (last_ != nullptr && last_->name == name) return last_;
+  const auto found = all_.find(name);
+  return found == all_.end() ? nullptr : found->second.get();
+}
+
+TapeCache::Added TapeCache::Add(std::shared_ptr<const Tape> tape) {
+  const int64_t name = next_name_++;
+  CachedTape& cached =
+      *all_.emplace(name, std::make_unique<CachedTape>()).first->second;
+  cached.name = name;
+  cached.forms = FormsOf(*tape);
+  by_forms_.emplace(cached.forms, &cached);
+  Replace(cached, std::move(tape));
+  NoteRun(cached);
+  return {&cached, MakeRoom(cached)};
+}
+
+void TapeCache::Replace(CachedTape& cached, std::shared_ptr<const Tape> tape) {
+  g_bytes.fetch_sub(cached.bytes, std::memory_order_relaxed);
+  cached.tape = std::move(tape);
+  cached.bytes = cached.tape->record().Bytes();
+  g_bytes.fetch_add(cached.bytes, std::memory_order_relaxed);
+}
+
+double TapeCache::ValueOf(const CachedTape& cached) const {
+  const double turns = static_cast<double>(clock_ - cached.used) /
+                       static_cast<double>(std::max(all_.size(), kFew));
+  return cached.uses * std::exp2(-turns / kTurns);
+}
+
+void TapeCache::NoteUse(CachedTape& cached) {
+  cached.uses = ValueOf(cached) + 1;
+  cached.used = ++clock_;
+}
+
+void TapeCache::NoteRun(CachedTape& cached) {
+  NoteUse(cached);
+  last_ = &cached;
+}
+
+bool TapeCache::MakeRoom(const CachedTape& added) {
+  if (all_.size() <= kFew ||
+      (all_.size() <= kFewUntrusted && bytes() <= budget_)) {
+    return false;
+  }
+  bool dropped_trusted = false;
+  std::vector<CachedTape*> untrusted;
+  for (const auto& [name, cached] : all_) {
+    if (!cached->trusted && cached.get() != &added) {
+      untrusted.push_back(cached.get());
+    }
+  }
+  const auto trusted = [&] { return all_.size() - untrusted.size() - 1; };
+  while (untrusted.size() > std::max(trusted(), kFewUntrusted) ||
+         (all_.size() > kFew && bytes() > budget_)) {
+    // What is added is not trusted either, and has the quarter with the others.
+    if (trusted() == 0 || 3 * untrusted.size() >= trusted()) {
+      const size_t which = random_() % untrusted.size();
+      std::swap(untrusted[which], untrusted.back());
+      Drop(*untrusted.back());
+      untrusted.pop_back();
+      continue;
+    }
+    CachedTape* least = nullptr;
+    for (const auto& [name, cached] : all_) {
+      if (cached->trusted &&
+          (least == nullptr || ValueOf(*cached) < ValueOf(*least))) {
+        least = cached.get();
+      }
+    }
+    Drop(*least);
+    dropped_trusted = true;
+  }
+  return dropped_trusted;
+}
+
+void TapeCache::Drop(CachedTape& cached) {
+  g_bytes.fetch_sub(cached.bytes, std::memory_order_relaxed);
+  auto [begin, end] = by_forms_.equal_range(cached.forms);
+  by_forms_.erase(std::find_if(
+      begin, end, [&](const auto& each) { return each.second == &cached; }));
+  if (last_ == &cached) last_ = nullptr;
+  dropped_.push_back(cached.name);
+  all_.erase(cached.name);
+}
+
+void TapeCache::Clear() {
+  for (const auto& [name, cached] : all_) {
+    g_bytes.fetch_sub(cached->bytes, std::memory_order_relaxed);
+    dropped_.push_back(name);
+  }
+  by_forms_.clear();
+  last_ = nullptr;
+  all_.clear();
+}
+
+std::vector<int64_t> TapeCache::TakeDropped() {
+  return std::exchange(dropped_, {});
+}
+
+}  // namespace reprise::bindings
