@@ -117,6 +117,33 @@ def test_slices_that_lay_in_one_place(device: str) -> None:
         assert compare(function, arguments).replayed > FIRST
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: a.data * 2 + b.data * 3,
+        lambda a, b: torch.cat([b.data, a.data, b]) + a.data.sum(),
+        lambda a, b: a[1:].data * 2 + b[1:].data * 3,
+        lambda a, b: (a.data * 2, b.data.t()[1:] * 3),
+    ],
+)
+def test_samples_of_slices_that_lie_in_one_place(
+    device: str, function: Callable[..., Any]
+) -> None:
+    """There `.data` may be of either: no sample is another one for that."""
+    data = memory(device)
+    fast: Any = reprise.region(function)
+    with torch.no_grad():
+        for call in range(700):
+            first = 4 * (call % 32)
+            # Samples come at 259 and later: in one place from 250 on.
+            second = first if call % 3 or call > 250 else first + 4
+            given = data[first : first + 4], data[second : second + 4]
+            assert_same_bits(fast(*given), function(*given), f"call {call}")
+    report = fast.explain()
+    assert report.samples > 0 and report.replayed > 680, str(report)
+    assert not any("withdrawn" in each for each in report.reasons), str(report)
+
+
 def test_gradients_of_slices(device: str) -> None:
     torch.manual_seed(0)
     layer = nn.Linear(10, 3).to(device)

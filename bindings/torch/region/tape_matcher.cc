@@ -88,6 +88,13 @@ bool TapeMatcher::SameForm(const TapeRegister& then,
   });
 }
 
+bool TapeMatcher::MayBe(int32_t expected, int32_t written) const {
+  return written_->placement.aliases.contains({written, expected}) &&
+         static_cast<size_t>(expected) < expected_->registers.size() &&
+         static_cast<size_t>(written) < expected_->registers.size() &&
+         expected_->LieApart(written, expected);
+}
+
 int64_t TapeMatcher::MovedBy(int32_t reg) const {
   const auto at = static_cast<size_t>(reg);
   return written_->registers[at].form.offset_bytes() -
@@ -104,6 +111,11 @@ bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
     return false;
   }
   for (size_t i = 0; i < written.registers.size(); ++i) {
+    const int32_t then = expected.registers[i];
+    // It is the other one, which lay elsewhere then.
+    if (written.by_place && MayBe(then, written.registers[i])) {
+      written.registers[i] = then;
+    }
     if (!SameRegister(expected.registers[i], written.registers[i])) {
       how = "is another tensor";
       return false;

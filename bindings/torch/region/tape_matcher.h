@@ -56,6 +56,9 @@ class TapeMatcher {
   bool SameRegister(int32_t expected, int32_t written);
   // But for where in its storage an argument begins, and with it a view.
   bool SameForm(const TapeRegister& then, const TapeRegister& now) const;
+  // What was named as `written`, by where it lies, may be `expected` as well:
+  // both lay elsewhere in what is expected, where the name was clear.
+  bool MayBe(int32_t expected, int32_t written) const;
   // By so many bytes the register begins later in its storage than it did.
   int64_t MovedBy(int32_t reg) const;
   bool SameContents() const;

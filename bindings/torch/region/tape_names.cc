@@ -118,21 +118,17 @@ bool TapeNames::IsWhereItWas(int32_t reg, const at::Tensor& tensor) const {
          now.sizes == was.sizes && now.strides == was.strides;
 }
 
-void TapeNames::NoteOneOf(std::span<const int32_t> aliases) {
+void TapeNames::NoteOneOf(const at::Tensor& tensor,
+                          std::span<const int32_t> aliases) {
   if (aliases.size() < 2) return;
-  const auto at = [this](int32_t reg) -> const TapeRegister& {
-    return record_.registers[static_cast<size_t>(reg)];
-  };
-  const bool are_inputs = std::ranges::all_of(
-      aliases, [&](int32_t reg) { return at(reg).origin == Origin::kInput; });
-  if (!are_inputs) {  // views of arguments, say
-    record_.placement.fixed_distances = true;
-    return;
-  }
+  by_place_.insert(tensor.unsafeGetTensorImpl());
   for (const int32_t reg : aliases.subspan(1)) {
-    record_.placement.in_one_place.emplace(at(aliases.front()).index,
-                                           at(reg).index);
+    record_.NoteAlias(aliases.front(), reg);
   }
+}
+
+bool TapeNames::IsNamedByPlace(const at::Tensor& tensor) const {
+  return by_place_.contains(tensor.unsafeGetTensorImpl());
 }
 
 int32_t TapeNames::RegisterOf(const at::Tensor& tensor) {
@@ -164,7 +160,7 @@ int32_t TapeNames::RegisterOf(const at::Tensor& tensor) {
     known_[impl] = aliases.front();
     kept_.emplace_back(tensor.getIntrusivePtr());
     if (outside_.contains(tensor.storage().unsafeGetStorageImpl())) {
-      NoteOneOf(aliases);
+      NoteOneOf(tensor, aliases);
       aliases_.emplace_back(tensor.getIntrusivePtr());
       data_.insert(impl);
     }

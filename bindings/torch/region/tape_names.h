@@ -63,6 +63,8 @@ class TapeNames {
 
   // It has no register, and stands for none.
   bool IsNew(const at::Tensor& tensor) const;
+  // It is one of several that lie where it does: see TapePlacement::aliases.
+  bool IsNamedByPlace(const at::Tensor& tensor) const;
   // Calls have made that memory.
   bool WasMade(const c10::StorageImpl* storage) const;
   // Null: it has none.
@@ -106,7 +108,7 @@ class TapeNames {
   bool IsWhereItWas(int32_t reg, const at::Tensor& tensor) const;
   // A tensor is an alias of one of these: of which one is known only while
   // arguments lie to each other as they do.
-  void NoteOneOf(std::span<const int32_t> aliases);
+  void NoteOneOf(const at::Tensor& tensor, std::span<const int32_t> aliases);
   // Above autograd: Python has given it no other history than calls did.
   bool HasItsHistory(int32_t reg, const at::Tensor& tensor) const;
 
@@ -119,6 +121,7 @@ class TapeNames {
   // again.
   std::unordered_map<const c10::TensorImpl*, int32_t> known_;
   std::vector<WeakTensor> kept_;
+  std::unordered_set<const c10::TensorImpl*> by_place_;  // of these
   std::unordered_multimap<const c10::StorageImpl*, int32_t> by_storage_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> kept_storages_;
   std::vector<const c10::StorageImpl*> storages_;        // by register

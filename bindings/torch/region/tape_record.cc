@@ -36,12 +36,6 @@ size_t BytesIn(const TensorForm& form) {
 
 }  // namespace
 
-void TapePlacement::Join(TapePlacement&& other) {
-  fixed_offsets |= other.fixed_offsets;
-  fixed_distances |= other.fixed_distances;
-  in_one_place.merge(other.in_one_place);
-}
-
 TapeNumbers TapeNumbers::Of(std::vector<double> values) {
   TapeNumbers numbers;
   numbers.varies.resize(values.size(), false);
@@ -167,7 +161,27 @@ void TapeRecord::NoteUses() {
 void TapeRecord::Join(TapeRecord&& other) {
   watched = std::move(other.watched);  // more since it was written
   numbers.Join(other.numbers);
-  placement.Join(std::move(other.placement));
+  placement.fixed_offsets |= other.placement.fixed_offsets;
+  for (const auto& [first, second] : other.placement.aliases) {
+    // Where they lie apart, a name is no other one's, and it is the same.
+    if (!LieApart(first, second)) NoteAlias(first, second);
+  }
+}
+
+void TapeRecord::NoteAlias(int32_t first, int32_t second) {
+  const TapeRegister& one = registers[static_cast<size_t>(first)];
+  const TapeRegister& other = registers[static_cast<size_t>(second)];
+  placement.aliases.emplace(first, second);
+  if (one.origin == Origin::kInput && other.origin == Origin::kInput) {
+    placement.in_one_place.emplace(one.index, other.index);
+  } else {  // views of arguments, say
+    placement.fixed_distances = true;
+  }
+}
+
+bool TapeRecord::LieApart(int32_t first, int32_t second) const {
+  return registers[static_cast<size_t>(first)].form.offset_bytes() !=
+         registers[static_cast<size_t>(second)].form.offset_bytes();
 }
 
 }  // namespace reprise::bindings

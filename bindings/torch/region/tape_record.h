@@ -79,6 +79,8 @@ struct TapeArgument {
   // kValue, kNumber: it is a tensor that stands for a number of Python's.
   bool wrapped = false;
   bool negated = false;  // kNumber
+  // Some tensor was named by where it lies, as one of TapePlacement::aliases.
+  bool by_place = false;
   uint32_t index = 0;
   c10::IValue value;
   std::vector<int32_t> registers;  // or kUndefined, kNone
@@ -141,9 +143,6 @@ struct TapeGradient {
 
 // Where in memory the inputs lie: what a recording went by.
 struct TapePlacement {
-  // Another recording of the same calls went by this as well.
-  void Join(TapePlacement&& other);
-
   // By input: the first with its storage.
   std::vector<uint32_t> sharing = {};
   // Where in its storage an argument begins is a call's number, or was asked.
@@ -152,6 +151,10 @@ struct TapePlacement {
   bool fixed_distances = false;
   // Pairs of inputs that begin in one place of one storage.
   std::set<std::pair<uint32_t, uint32_t>> in_one_place = {};
+  // Of this recording, by registers: tensors were named as the first of two
+  // that lay in one place, and may have been the second. It is for these that
+  // the two lines before hold.
+  std::set<std::pair<int32_t, int32_t>> aliases = {};
 };
 
 // The numbers that are given at each call: what they were, and what is known of
@@ -200,6 +203,11 @@ struct TapeRecord {
   // Another recording of the same calls has shown what it shows, too. Behind
   // TapeMatcher.
   void Join(TapeRecord&& other);
+  // A tensor is named as the first of these, and may be the second: arguments
+  // lie to each other as they do.
+  void NoteAlias(int32_t first, int32_t second);
+  // These begin in two places of one memory.
+  bool LieApart(int32_t first, int32_t second) const;
 
   TapeLevel level = TapeLevel::kBelowAutograd;
   uint64_t modes = 0;  // ModesWord()

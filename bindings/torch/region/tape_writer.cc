@@ -57,6 +57,11 @@ TapeWriter::TapeWriter(Parts parts)
 
 TapeArgument TapeWriter::Argument(const c10::IValue& value) {
   TapeArgument argument;
+  const auto name = [&](const std::optional<at::Tensor>& tensor) {
+    argument.registers.push_back(tensor.has_value() ? names_.RegisterOf(*tensor)
+                                                    : TapeArgument::kNone);
+    argument.by_place |= tensor.has_value() && names_.IsNamedByPlace(*tensor);
+  };
   if (value.isTensor() && value.toTensor().defined() &&
       value.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
     const DepthGuard unseen;  // the program reads nothing
@@ -65,19 +70,15 @@ TapeArgument TapeWriter::Argument(const c10::IValue& value) {
         CopyHostTensor(*value.toTensor().unsafeGetTensorImpl()).item();
   } else if (value.isTensor()) {
     argument.kind = Kind::kTensor;
-    argument.registers.push_back(names_.RegisterOf(value.toTensor()));
+    name(value.toTensor());
   } else if (value.isTensorList()) {
     argument.kind = Kind::kTensors;
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      argument.registers.push_back(names_.RegisterOf(tensor));
-    }
+    for (const at::Tensor& tensor : value.toTensorVector()) name(tensor);
   } else if (value.isOptionalTensorList()) {
     argument.kind = Kind::kOptionalTensors;
     for (const std::optional<at::Tensor>& tensor :
          value.toOptionalTensorVector()) {
-      argument.registers.push_back(tensor.has_value()
-                                       ? names_.RegisterOf(*tensor)
-                                       : TapeArgument::kNone);
+      name(tensor);
     }
   } else {
     argument.value = value.isList() ? value.toList().copy() : value;

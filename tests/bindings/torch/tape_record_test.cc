@@ -89,16 +89,36 @@ TEST_F(TapeRecordTest, GradientsThatAreThereBeforeAreRead) {
 
 TEST_F(TapeRecordTest, WhatAnotherRecordingHasShownHolds) {
   record_.numbers.decides = {true, true, false};
-  record_.placement.in_one_place = {{0, 1}};
   TapeRecord other;
   other.numbers.decides = {true, false, true};
   other.placement.fixed_offsets = true;
-  other.placement.in_one_place = {{0, 2}};
   record_.Join(std::move(other));
   EXPECT_EQ(record_.numbers.decides, (std::vector<bool>{true, false, false}));
   EXPECT_TRUE(record_.placement.fixed_offsets);
   EXPECT_FALSE(record_.placement.fixed_distances);
-  EXPECT_EQ(record_.placement.in_one_place.size(), 2u);
+}
+
+TEST_F(TapeRecordTest, ANameThatWasClearOnceStaysSo) {
+  record_.registers[1] = record_.registers[0];
+  record_.registers[1].index = 1;
+  TapeRecord other = record_;
+  other.NoteAlias(0, 1);
+  other.NoteAlias(0, 2);  // a view
+  EXPECT_EQ(other.placement.in_one_place.size(), 1u);
+  EXPECT_TRUE(other.placement.fixed_distances);
+
+  TapeRecord apart = record_;
+  apart.registers[1].form.storage_offset = 4;
+  apart.registers[2].form.storage_offset = 8;
+  EXPECT_TRUE(apart.LieApart(0, 1));
+  apart.Join(TapeRecord(other));
+  EXPECT_TRUE(apart.placement.in_one_place.empty());
+  EXPECT_FALSE(apart.placement.fixed_distances);
+
+  EXPECT_FALSE(record_.LieApart(0, 1));
+  record_.Join(std::move(other));
+  EXPECT_EQ(record_.placement.in_one_place.size(), 1u);
+  EXPECT_TRUE(record_.placement.fixed_distances);
 }
 
 }  // namespace
