@@ -8,11 +8,20 @@ from typing import Any
 
 import torch
 
+from reprise.guards.classes import attributes_of
 from reprise.guards.compared import Compared
-from reprise.guards.holders import NOWHERE, Beside, Dictionary, Moved, made_tokens
+from reprise.guards.holders import (
+    NOWHERE,
+    Beside,
+    Dictionary,
+    Holder,
+    Moved,
+    made_tokens,
+)
 from reprise.guards.names import Names
 from reprise.guards.places import Place
 from reprise.guards.rewritten import Obstacle, Owners, changes_of, obstacle_among
+from reprise.guards.tokens import is_simple
 from reprise.guards.walk import Walk
 from reprise.guards.watch import Plan, Watch
 
@@ -24,6 +33,7 @@ class State:
 
     def __init__(self, walk: Walk, number: int) -> None:
         self.number = number
+        self.worth = 0.0  # how often it was found, of late
         # Others where equal lists and the like took a place.
         self.written = walk.written
         self.locks = walk.locks
@@ -37,14 +47,25 @@ class State:
         self._plan: Plan | None = None
         self._compared: Compared | None = None
         self._for_nothing = 0  # looks
+        self._odd: Holder | None = None  # it held something else, last
         self._rest: list[tuple[Names, list[int]]] = []
 
     # --- What it is of ---
 
     def dicts(self) -> list[dict[Any, Any]]:
-        """Those that it is of."""
+        """Those that it is of, and by which it keeps others alive.
+
+        Not those of tensors that are there, with numbers and texts that were set on them:
+        weights may be put back.
+        """
+        alive = [each for ref in self._tensors if (each := ref()) is not None]
+        of_tensors = {
+            id(found) for found in map(attributes_of, alive) if _holds_little(found)
+        }
         return [
-            each.of for each in self._holders if isinstance(each, (Names, Dictionary))
+            each.of
+            for each in self._holders
+            if isinstance(each, (Names, Dictionary)) and id(each.of) not in of_tensors
         ]
 
     def tensors(self) -> list[torch.Tensor]:
@@ -54,6 +75,10 @@ class State:
             for group in optimizer.param_groups:
                 held += filter(torch.is_tensor, group["params"])
         return list({id(each): each for each in held}.values())
+
+    def size(self) -> int:
+        """The number of things that hold what it is of."""
+        return len(self._holders)
 
     def meets(self, kinds: Iterable[type], tensors: Iterable[torch.Tensor]) -> bool:
         """Objects of these classes, or these tensors, are part of it."""
@@ -92,6 +117,14 @@ class State:
         """Nothing has changed of what nobody tells of."""
         return self._compared is not None and self._compared.quiet()
 
+    def is_unlikely(self) -> bool:
+        """What was another one last is so still, as far as that tells: a set of weights."""
+        odd = self._odd
+        try:
+            return odd is not None and odd.difference({}) is not None
+        except Exception:  # the program's own, as it is looked at
+            return True
+
     def difference(self, beside: Beside = NOWHERE) -> str | None:
         """What is another one now, as the program names it, but for places `beside`."""
         try:
@@ -105,6 +138,7 @@ class State:
             if holder.changes and id(holder) not in moved:
                 found = holder.difference(moved, beside)
                 if found is not None:
+                    self._odd = holder
                     return found
         return self._move(moved) if moved else None
 
@@ -177,3 +211,10 @@ class State:
             return obstacle_among(changes)
         except Exception:  # the program's own, as it is looked at
             return Obstacle("", "")
+
+
+def _holds_little(attributes: Any) -> bool:
+    """All that the program has set there are numbers and texts."""
+    return type(attributes) is dict and all(
+        is_simple(type(each)) for each in [*attributes.values()]
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import types
 import weakref
@@ -18,7 +19,9 @@ from reprise.guards.tree import Foreign
 from reprise.guards.walk import Ran, Walk
 from reprise.guards.watch import LOOKS_ALWAYS, Watch
 
-_MOST_STATES = 8
+_FEW_STATES = 8  # kept however much they hold
+_MOST_STATES = 64
+_MOST_HELD = 1 << 16  # things that hold values, in all states together
 _MOST_KINDS = 64  # classes of arguments
 _MOST_LOOKS = 3  # in a call
 MOST_CODE = 1 << 14  # that recorded calls have run
@@ -80,7 +83,8 @@ class Reading:
             before = self.at[0] if self.at is not None else None
             for _ in range(_MOST_LOOKS):
                 found: dict[int, str | None] = {}
-                for state in reversed(self._states):
+                # Of many, the one that it is comes first, as a rule.
+                for state in sorted(reversed(self._states), key=State.is_unlikely):
                     last = found[state.number] = state.difference()
                     if last is None:
                         break
@@ -89,6 +93,7 @@ class Reading:
                 if self.at is not None and self.at[0] is state:
                     state.was_for_nothing(self.watch)
                 else:
+                    state.worth += 1
                     if before is not None:
                         self.left = self.left or found.get(before.number) or ""
                 state.arm(self.watch)
@@ -103,12 +108,17 @@ class Reading:
         state = self._find(self.made, self._written)
         # What belongs to others than now is not kept for their sake.
         here = {id(each) for each in state.dicts()}
-        self._states = [
-            each
-            for each in self._states[-(_MOST_STATES - 1) :]
-            if here.issuperset(map(id, each.dicts()))
+        states = [
+            each for each in self._states if here.issuperset(map(id, each.dicts()))
         ]
-        self._states.append(state)
+        while len(states) >= _FEW_STATES and (
+            len(states) >= _MOST_STATES
+            or state.size() + sum(each.size() for each in states) > _MOST_HELD
+        ):
+            states.remove(min(states, key=_worth))
+            for each in states:
+                each.worth /= 2
+        self._states = [*states, state]
         self._written = _unique(each for of in self._states for each in of.written)
         return state
 
@@ -208,6 +218,14 @@ class Reading:
 
     def _begin_anew(self) -> None:
         self._states, self.at = [], None
+
+
+def _worth(state: State) -> tuple[float, float]:
+    """What was found least goes first.
+
+    At random where that is equal: of many in turn, the oldest would be the next one.
+    """
+    return state.worth, random.random()
 
 
 def _unique(places: Iterable[Place]) -> Written:
