@@ -210,3 +210,172 @@ def test_new_sets_without_end(device: str) -> None:
     report = fast.explain()
     assert report.replayed == 300, str(report)
     assert len(fast._reprise_region._reads._states) == 1
+
+
+# --- Modules that take each other's place ---
+
+
+class Adapter(nn.Module):
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.down = nn.Linear(WIDTH, 2, bias=False)
+        self.up = nn.Linear(2, WIDTH, bias=False)
+        self.scale = 1.0
+        self.more = [2.0]
+        self.kind: type[nn.Module] = nn.Tanh
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.up(self.down(x)) * self.scale
+        return self.kind()(y * self.more[0])
+
+
+class Adapted(nn.Module):
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        torch.manual_seed(100)
+        self.base = nn.Linear(WIDTH, WIDTH)
+        self.adapter = nn.Module()
+        self.to(device)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.base(x) + self.adapter(x)
+        return y
+
+
+def compare_adapters(
+    device: str,
+    adapters: list[Adapter],
+    turns: int,
+    calls: int,
+    between: Callable[[int, int], None] = lambda turn, index: None,
+) -> list[int]:
+    """The same bits in each call. Returns how many calls each turn replays."""
+    ours, plain = Adapted(device), Adapted(device)
+    fast: Any = reprise.region(ours)
+    x = torch.randn(4, WIDTH, device=device)
+    replayed = [0]
+    for turn in range(turns):
+        for index, adapter in enumerate(adapters):
+            between(turn, index)
+            ours.adapter = plain.adapter = adapter
+            for call in range(calls):
+                assert_same_bits(fast(x), plain(x), f"{turn}, {index}, {call}")
+        replayed.append(fast.explain().replayed)
+    return [now - before for before, now in itertools.pairwise(replayed)]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("count", [2, 8, 16])
+def test_adapters_that_come_back(device: str, count: int, grad: bool) -> None:
+    adapters = [Adapter(seed).to(device) for seed in range(count)]
+    with torch.set_grad_enabled(grad):
+        replayed = compare_adapters(device, adapters, turns=5, calls=4)
+    assert replayed[3:] == 2 * [4 * count], replayed
+
+
+def test_too_many_adapters(device: str) -> None:
+    adapters = [Adapter(seed).to(device) for seed in range(24)]
+    with torch.no_grad():
+        replayed = compare_adapters(device, adapters, turns=6, calls=4)
+    assert min(replayed[3:]) >= 2 * 24, replayed
+
+
+def _other_weight(adapter: Adapter) -> None:
+    adapter.up.weight = nn.Parameter(adapter.up.weight.detach() * 2)
+
+
+def _other_data(adapter: Adapter) -> None:
+    adapter.up.weight.data = adapter.up.weight.data * 3
+
+
+def _other_module(adapter: Adapter) -> None:
+    adapter.down = Adapter(77).down.to(adapter.down.weight.device)
+
+
+def _hook(adapter: Adapter) -> None:
+    adapter.up.register_forward_hook(lambda module, given, result: result * 5)
+
+
+def _element(adapter: Adapter) -> None:
+    adapter.more[0] += 1
+
+
+def _container(adapter: Adapter) -> None:
+    adapter.more = [adapter.more[0] + 3]
+
+
+def _scale(adapter: Adapter) -> None:
+    adapter.scale += 1
+
+
+def _kind(adapter: Adapter) -> None:
+    adapter.kind = nn.GELU
+
+
+def _attribute(adapter: Adapter) -> None:
+    adapter.up.weight.factor = 3.0
+
+
+# And how many of 15 calls are replayed behind them: one that leads to a function or a class
+# of its own is learned each time that it comes back.
+CHANGES = [
+    *((_other_weight, 15), (_other_data, 15), (_other_module, 15), (_element, 15)),
+    *((_container, 15), (_scale, 15), (_attribute, 15), (_hook, 9), (_kind, 9)),
+]
+
+
+@pytest.mark.parametrize(("change", "least"), CHANGES)
+def test_an_adapter_that_changes_while_it_is_away(
+    device: str, change: Callable[[Adapter], None], least: int
+) -> None:
+    adapters = [Adapter(seed).to(device) for seed in range(3)]
+
+    def between(turn: int, index: int) -> None:
+        if turn in (4, 6) and index == 0:
+            change(adapters[1])
+
+    with torch.no_grad():
+        replayed = compare_adapters(device, adapters, 9, 5, between)
+    assert replayed[8] >= least, replayed
+
+
+def test_a_global_that_changes_while_an_adapter_is_away(device: str) -> None:
+    class Scaled(Adapter):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * SHARED["scale"][0]
+
+    adapters: list[Adapter] = [Scaled(seed).to(device) for seed in range(3)]
+
+    def between(turn: int, index: int) -> None:
+        if turn == 4 and index == 0:
+            SHARED["scale"][0] = 3.0
+        if turn == 5 and index == 1:
+            SHARED["scale"] = [1.0]
+
+    with torch.no_grad():
+        replayed = compare_adapters(device, adapters, 9, 5, between)
+    assert replayed[8] == 15, replayed
+
+
+SHARED = {"scale": [1.0]}
+
+
+def test_adapters_that_the_program_drops(device: str) -> None:
+    ours = Adapted(device)
+    fast: Any = reprise.region(ours)
+    x = torch.randn(4, WIDTH, device=device)
+    adapters = [Adapter(seed).to(device) for seed in range(6)]
+    with torch.no_grad():
+        for adapter in 4 * adapters:
+            ours.adapter = adapter
+            for _ in range(3):
+                fast(x)
+    assert fast.explain().replayed >= 36, str(fast.explain())
+    whole = [each for adapter in adapters for each in (adapter, *adapter.parameters())]
+    alive = [weakref.ref(each) for each in whole]
+    ours.adapter = Adapter(50).to(device)
+    fast(x)
+    del adapters, adapter, whole
+    gc.collect()
+    assert not [each for each in alive if each() is not None]

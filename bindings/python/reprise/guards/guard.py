@@ -18,6 +18,7 @@ from reprise.guards.holders import (
     Moved,
     made_tokens,
 )
+from reprise.guards.mark import Mark
 from reprise.guards.names import Names
 from reprise.guards.places import Place
 from reprise.guards.rewritten import Obstacle, Owners, changes_of, obstacle_among
@@ -75,6 +76,10 @@ class State:
             for group in optimizer.param_groups:
                 held += filter(torch.is_tensor, group["params"])
         return list({id(each): each for each in held}.values())
+
+    def mark(self) -> Mark:
+        """By what it is known again when it is no longer kept."""
+        return Mark(self._holders, self._owners[0], self._tensors)
 
     def size(self) -> int:
         """The number of things that hold what it is of."""

@@ -12,6 +12,7 @@ from typing import Any
 from reprise._frames import is_programs
 from reprise.guards.code import Code, functions_with
 from reprise.guards.guard import State
+from reprise.guards.mark import Mark
 from reprise.guards.places import Place, Written, counts_still
 from reprise.guards.rewritten import Obstacle
 from reprise.guards.trail import Refused
@@ -22,6 +23,7 @@ from reprise.guards.watch import LOOKS_ALWAYS, Watch
 _FEW_STATES = 8  # kept however much they hold
 _MOST_STATES = 64
 _MOST_HELD = 1 << 16  # things that hold values, in all states together
+_MOST_AWAY = 16  # states that may be known again
 _MOST_KINDS = 64  # classes of arguments
 _MOST_LOOKS = 3  # in a call
 MOST_CODE = 1 << 14  # that recorded calls have run
@@ -61,11 +63,14 @@ class Reading:
         self._lock = lock
         self._kinds: list[type] = []  # of arguments
         self._states: list[State] = []
+        # Numbers and marks of states that are not kept.
+        self._away: list[tuple[int, Mark]] = []
         self._written: Written = ()
 
     def numbers(self) -> set[int]:
         """Those of the states that are known."""
-        return {each.number for each in self._states}
+        known = {each.number for each in self._states}
+        return known.union(number for number, _ in self._away)
 
     def leading(self) -> list[Any]:
         """What all calls' arguments lead to, as long as it lives."""
@@ -111,6 +116,11 @@ class Reading:
         states = [
             each for each in self._states if here.issuperset(map(id, each.dicts()))
         ]
+        if self._away or len(states) < len(self._states):
+            here = set(map(id, states))
+            self._know_again(
+                state, [each for each in self._states if id(each) not in here]
+            )
         while len(states) >= _FEW_STATES and (
             len(states) >= _MOST_STATES
             or state.size() + sum(each.size() for each in states) > _MOST_HELD
@@ -121,6 +131,25 @@ class Reading:
         self._states = [*states, state]
         self._written = _unique(each for of in self._states for each in of.written)
         return state
+
+    def _know_again(self, state: State, going: list[State]) -> None:
+        """A new state may be one that was known. `going`: are not kept, from now on."""
+        mark = state.mark()
+        # What these share somebody has kept up to now, and this state does from now on.
+        away = [each for each in self._away if each[1].shared <= mark.held]
+        for number, known in away:
+            if known.is_of(mark):
+                state.number = number
+                self.made -= 1
+                away = [each for each in away if each[0] != number]
+                break
+        for each in going:
+            known = each.mark()
+            if known.is_known() and known.shared <= mark.held:
+                away.append((each.number, known))
+        while len(away) > _MOST_AWAY:
+            del away[random.randrange(len(away) - 1)]
+        self._away = away
 
     def _find(self, number: int, written: Written) -> State:
         """By a walk. Where that cannot be looked at, it is refused, and of nothing."""
@@ -175,6 +204,7 @@ class Reading:
         if not ran:
             return
         with self._lock:
+            self._away = []  # other code may name more
             self.ran.code.update(ran)
             if len(self.ran.code) > MOST_CODE:
                 self.refused = "it runs other code in each call"
@@ -217,7 +247,7 @@ class Reading:
         self.walk = None
 
     def _begin_anew(self) -> None:
-        self._states, self.at = [], None
+        self._states, self._away, self.at = [], [], None
 
 
 def _worth(state: State) -> tuple[float, float]:
