@@ -198,6 +198,23 @@ def test_windows_of_one_waveform(device: str) -> None:
     replays_all(report)
 
 
+def test_many_offsets_that_are_asked(device: str) -> None:
+    """Each is another variant, and those that come back are found among all of them."""
+    data = memory(device)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.storage_offset() % 20 == 0 else x * 3
+
+    fast: Any = reprise.region(function)
+    with torch.no_grad():
+        for call in range(600):
+            first = call % 60
+            x = data[first : first + 4]
+            assert_same_bits(fast(x), function(x), f"call {call}")
+    report = fast.explain()
+    assert report.replayed > 240, str(report)
+
+
 # --- What Python asks -----------------------------------------------------------
 
 

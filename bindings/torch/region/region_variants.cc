@@ -197,7 +197,7 @@ void RegionVariants::Keep(std::shared_ptr<const Tape> tape, Learned& learned) {
   added.tape->until_sample = kFirstSample;
   learned.tape = added.tape->name;
   // There is no room for all: what is new is recorded seldom.
-  if (added.dropped_trusted) fruitless_ = kMostFruitless;
+  if (added.dropped) fruitless_ = kMostFruitless;
 }
 
 void RegionVariants::Doubt(CachedTape& variant,

@@ -21,7 +21,7 @@ uint64_t Mixed(uint64_t hash, uint64_t word) {
   return (hash ^ word) * kPrime;
 }
 
-uint64_t Mixed(uint64_t hash, std::span<const int64_t> sizes) {
+uint64_t Mixed(uint64_t hash, at::IntArrayRef sizes) {
   for (const int64_t size : sizes) {
     hash = Mixed(hash, static_cast<uint64_t>(size));
   }
@@ -30,14 +30,16 @@ uint64_t Mixed(uint64_t hash, std::span<const int64_t> sizes) {
 
 }  // namespace
 
-uint64_t TapeCache::FormsOf(std::span<const at::Tensor> tensors) {
-  uint64_t hash = 0;
+uint64_t TapeCache::FormsOf(std::span<const at::Tensor> tensors,
+                            bool with_offsets) {
+  uint64_t hash = with_offsets ? 1 : 0;
   for (const at::Tensor& tensor : tensors) {
-    // As in TensorForm, others have no sizes.
-    if (ArePlain(tensor.key_set())) {
-      hash = Mixed(hash, std::span<const int64_t>(tensor.sizes()));
-    } else {
-      hash = Mixed(hash, uint64_t{0});
+    // As in TensorForm, others have neither sizes nor offsets.
+    const bool plain = ArePlain(tensor.key_set());
+    hash = Mixed(hash, plain ? tensor.sizes() : at::IntArrayRef());
+    if (with_offsets) {
+      hash = Mixed(hash, plain ? static_cast<uint64_t>(tensor.storage_offset())
+                               : uint64_t{0});
     }
   }
   return hash;
@@ -45,13 +47,29 @@ uint64_t TapeCache::FormsOf(std::span<const at::Tensor> tensors) {
 
 uint64_t TapeCache::FormsOf(const Tape& tape) {
   const TapeRecord& record = tape.record();
-  uint64_t hash = 0;
+  const bool with_offsets = record.placement.fixed_offsets;
+  uint64_t hash = with_offsets ? 1 : 0;
   for (const int32_t reg : record.inputs) {
-    hash =
-        Mixed(hash, std::span<const int64_t>(
-                        record.registers[static_cast<size_t>(reg)].form.sizes));
+    const TensorForm& form = record.registers[static_cast<size_t>(reg)].form;
+    hash = Mixed(hash, form.sizes);
+    if (with_offsets) {
+      hash = Mixed(hash, static_cast<uint64_t>(form.storage_offset));
+    }
   }
   return hash;
+}
+
+void TapeCache::Index(CachedTape& cached) {
+  cached.forms = FormsOf(*cached.tape);
+  by_forms_.emplace(cached.forms, &cached);
+  if (cached.tape->record().placement.fixed_offsets) ++with_offsets_;
+}
+
+void TapeCache::RemoveFromIndex(const CachedTape& cached) {
+  const auto [begin, end] = by_forms_.equal_range(cached.forms);
+  by_forms_.erase(std::find_if(
+      begin, end, [&](const auto& each) { return each.second == &cached; }));
+  if (cached.tape->record().placement.fixed_offsets) --with_offsets_;
 }
 
 size_t TapeCache::bytes() { return g_bytes.load(std::memory_order_relaxed); }
@@ -67,8 +85,6 @@ TapeCache::Added TapeCache::Add(std::shared_ptr<const Tape> tape) {
   CachedTape& cached =
       *all_.emplace(name, std::make_unique<CachedTape>()).first->second;
   cached.name = name;
-  cached.forms = FormsOf(*tape);
-  by_forms_.emplace(cached.forms, &cached);
   Replace(cached, std::move(tape));
   NoteRun(cached);
   return {&cached, MakeRoom(cached)};
@@ -76,12 +92,15 @@ TapeCache::Added TapeCache::Add(std::shared_ptr<const Tape> tape) {
 
 void TapeCache::Replace(CachedTape& cached, std::shared_ptr<const Tape> tape) {
   g_bytes.fetch_sub(cached.bytes, std::memory_order_relaxed);
+  if (cached.tape != nullptr) RemoveFromIndex(cached);
   cached.tape = std::move(tape);
+  Index(cached);
   cached.bytes = cached.tape->record().Bytes();
   g_bytes.fetch_add(cached.bytes, std::memory_order_relaxed);
 }
 
 double TapeCache::ValueOf(const CachedTape& cached) const {
+  if (cached.used == clock_) return cached.uses;  // again and again
   const double turns = static_cast<double>(clock_ - cached.used) /
                        static_cast<double>(std::max(all_.size(), kFew));
   return cached.uses * std::exp2(-turns / kTurns);
@@ -102,7 +121,7 @@ bool TapeCache::MakeRoom(const CachedTape& added) {
       (all_.size() <= kFewUntrusted && bytes() <= budget_)) {
     return false;
   }
-  bool dropped_trusted = false;
+  bool dropped = false;
   std::vector<CachedTape*> untrusted;
   for (const auto& [name, cached] : all_) {
     if (!cached->trusted && cached.get() != &added) {
@@ -118,6 +137,7 @@ bool TapeCache::MakeRoom(const CachedTape& added) {
       std::swap(untrusted[which], untrusted.back());
       Drop(*untrusted.back());
       untrusted.pop_back();
+      dropped = true;
       continue;
     }
     CachedTape* least = nullptr;
@@ -128,16 +148,14 @@ bool TapeCache::MakeRoom(const CachedTape& added) {
       }
     }
     Drop(*least);
-    dropped_trusted = true;
+    dropped = true;
   }
-  return dropped_trusted;
+  return dropped;
 }
 
 void TapeCache::Drop(CachedTape& cached) {
   g_bytes.fetch_sub(cached.bytes, std::memory_order_relaxed);
-  auto [begin, end] = by_forms_.equal_range(cached.forms);
-  by_forms_.erase(std::find_if(
-      begin, end, [&](const auto& each) { return each.second == &cached; }));
+  RemoveFromIndex(cached);
   if (last_ == &cached) last_ = nullptr;
   dropped_.push_back(cached.name);
   all_.erase(cached.name);
@@ -149,6 +167,7 @@ void TapeCache::Clear() {
     dropped_.push_back(name);
   }
   by_forms_.clear();
+  with_offsets_ = 0;
   last_ = nullptr;
   all_.clear();
 }

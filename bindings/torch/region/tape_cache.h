@@ -29,7 +29,7 @@ struct CachedTape {
   uint64_t until_sample = 0;
 
   int64_t name = 0;
-  uint64_t forms = 0;  // TapeCache::FormsOf its inputs
+  uint64_t forms = 0;  // hashed: sizes of its inputs, and offsets that count
   size_t bytes = 0;
   // When it was used last, in uses of the cache; and how often before that, of
   // which older uses count less.
@@ -69,8 +69,12 @@ class TapeCache {
       for (const auto& [name, cached] : all_) visit(*cached);
       return;
     }
-    const auto [begin, end] = by_forms_.equal_range(FormsOf(tensors));
-    for (auto each = begin; each != end; ++each) visit(*each->second);
+    const auto visit_all = [&](uint64_t forms) {
+      const auto [begin, end] = by_forms_.equal_range(forms);
+      for (auto each = begin; each != end; ++each) visit(*each->second);
+    };
+    visit_all(FormsOf(tensors, /*with_offsets=*/false));
+    if (with_offsets_ != 0) visit_all(FormsOf(tensors, /*with_offsets=*/true));
   }
   // Null: it has gone.
   CachedTape* Find(int64_t name);
@@ -81,10 +85,10 @@ class TapeCache {
   size_t size() const { return all_.size(); }
   uint64_t uses() const { return clock_; }
 
-  // Whether a trusted one had to go for it.
+  // Whether another one had to go for it.
   struct Added {
     CachedTape* tape = nullptr;
-    bool dropped_trusted = false;
+    bool dropped = false;
   };
   Added Add(std::shared_ptr<const Tape> tape);
   // In place of the tape that was recorded before, for inputs of the same form.
@@ -102,8 +106,12 @@ class TapeCache {
   // So few are looked at one by one.
   static constexpr size_t kFewToLookAt = 8;
 
-  static uint64_t FormsOf(std::span<const at::Tensor> tensors);
+  static uint64_t FormsOf(std::span<const at::Tensor> tensors,
+                          bool with_offsets);
   static uint64_t FormsOf(const Tape& tape);
+
+  void Index(CachedTape& cached);
+  void RemoveFromIndex(const CachedTape& cached);
 
   bool MakeRoom(const CachedTape& added);
   void Drop(CachedTape& cached);
@@ -112,6 +120,7 @@ class TapeCache {
   const size_t budget_;
   std::unordered_map<int64_t, std::unique_ptr<CachedTape>> all_;  // by name
   std::unordered_multimap<uint64_t, CachedTape*> by_forms_;
+  size_t with_offsets_ = 0;  // tapes whose inputs have to begin where they did
   CachedTape* last_ = nullptr;
   int64_t next_name_ = 1;
   uint64_t clock_ = 0;  // uses
