@@ -15,7 +15,7 @@ from reprise._hidden_state import unguarded
 from reprise._open_recording import Learned
 from reprise._recorded_call import Call, NoWatch, RecordedCall, Refusal
 from reprise._recording import recording
-from reprise._region_learning import CHANGES, NODES, Learning
+from reprise._region_learning import ARGUMENT, CHANGES, NODES, Learning
 from reprise._region_looks import Looks
 from reprise._region_objects import Objects
 from reprise._region_session import OwnSession
@@ -176,7 +176,10 @@ class Recorder:
             if (found := reads.learn_written(state)) is None:
                 self._learning.note_set(changed)
             else:
-                self._learning.note_changed(found.name or changed, found.remedy)
+                remedy = found.remedy
+                if changed == "an argument":
+                    remedy = remedy or ARGUMENT
+                self._learning.note_changed(found.name or changed, remedy)
             return True
         if given is None or (changed := given.changed()) is None:
             return False
