@@ -63,6 +63,8 @@ class TapeNames {
 
   // It has no register, and stands for none.
   bool IsNew(const at::Tensor& tensor) const;
+  // It stands for one from outside, as its `.data`.
+  bool IsDataOfOutside(const at::Tensor& tensor) const;
   // It is one of several that lie where it does: see TapePlacement::aliases.
   bool IsNamedByPlace(const at::Tensor& tensor) const;
   // Calls have made that memory.
@@ -102,8 +104,6 @@ class TapeNames {
   int32_t AddForeign(const at::Tensor& tensor);
   // Registers in whose place the tensor lies, in their form; ascending.
   std::vector<int32_t> FindAliases(const at::Tensor& tensor) const;
-  // It stands for one from outside, as its `.data`.
-  bool IsDataOfOutside(const at::Tensor& tensor) const;
   // It has the memory and the layout that operators have given it.
   bool IsWhereItWas(int32_t reg, const at::Tensor& tensor) const;
   // A tensor is an alias of one of these: of which one is known only while

@@ -3,6 +3,8 @@
 #include "bindings/torch/region/tape_names.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -16,6 +18,14 @@ class TapeNamesTest : public testing::Test {
  protected:
   const TapeRegister& At(int32_t reg) {
     return record_.registers.at(static_cast<size_t>(reg));
+  }
+
+  // Of `fill_` on that tensor.
+  bool Writes(const at::Tensor& tensor) {
+    const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::fill_", "Scalar");
+    const std::vector<c10::IValue> arguments = {tensor, at::Scalar(1)};
+    return names_.NoteWrites(op, arguments);
   }
 
   TapeRecord record_;
@@ -58,7 +68,8 @@ TEST_F(TapeNamesTest, DataOfATensorStandsForIt) {
   const at::Tensor data = x_.detach();
   EXPECT_TRUE(names_.IsDataOfOutside(data));
   EXPECT_EQ(names_.RegisterOf(data), input);
-  EXPECT_FALSE(names_.IsDataOfOutside(data)) << "it is known now";
+  EXPECT_TRUE(names_.IsDataOfOutside(data)) << "though it is known now";
+  EXPECT_FALSE(names_.IsDataOfOutside(x_));
   names_.CheckAliases(std::vector<at::Tensor>{data});
   EXPECT_FALSE(fault_.refused()) << "it is handed out";
   names_.CheckAliases({});
@@ -118,8 +129,21 @@ TEST_F(TapeNamesTest, WhatTheHostWritesIsAConstant) {
   const at::Tensor other = at::empty({3});
   const int32_t written = names_.AddResult(other, 1);
   names_.NoteUnwritten(other);
-  names_.NoteWritten(other);  // by a call
+  EXPECT_FALSE(Writes(other));  // by a call
   EXPECT_EQ(names_.RegisterOf(other), written);
+}
+
+TEST_F(TapeNamesTest, WritesByDataAreToldFromOthers) {
+  names_.AddInput(x_, 0);
+  const at::Tensor data = x_.detach();
+  names_.RegisterOf(data);
+  EXPECT_FALSE(Writes(x_));
+  EXPECT_FALSE(fault_.refused());
+  // `detach` has the count of writes of what it is of.
+  EXPECT_FALSE(Writes(data));
+  const at::Tensor own = x_.variable_data();
+  names_.RegisterOf(own);
+  EXPECT_TRUE(Writes(own));
 }
 
 TEST_F(TapeNamesTest, WhatGoesWithTheCallIsNoLastingTensor) {
