@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
 import operator
+import pathlib
+import string
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -342,3 +346,208 @@ def test_what_code_counts_in() -> None:
     found = counted_by(counts.__code__)
     assert found.counted - found.otherwise == {"b", "c", "f", "h"}
     assert {"a", "d", "e", "g", "i", "inner"} <= found.otherwise
+
+
+# --- What a hostile reader found ---
+
+
+class Patience:
+    """Numbers that are chosen, and not only added to."""
+
+    def __init__(self) -> None:
+        self.bad = self.chosen = self.either = 0
+
+    def step(self, x: torch.Tensor, better: bool) -> torch.Tensor:
+        self.bad = 0 if better else self.bad + 1
+        self.chosen = (0 if better else self.chosen) + 1
+        self.either = (better or self.either) + 1
+        return x * 2
+
+
+def test_numbers_that_are_chosen(device: str) -> None:
+    fast, plain = Patience(), Patience()
+    step = reprise.region(fast.step)
+    with torch.no_grad():
+        for call in range(80):
+            x = torch.rand(2, device=device)
+            better = call % (4 if call < 40 else 7) == 0
+            assert torch.equal(step(x, better), plain.step(x, better))
+            assert vars(fast) == vars(plain), call
+
+
+def test_several_threads_count(device: str) -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.count = 0
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            self.count += 1
+            return x @ x
+
+    counting = Counting()
+    step = reprise.region(counting)
+    x = torch.rand(64, 64, device=device)
+    with torch.no_grad():
+        for _ in range(10):
+            step(x)
+        assert replayed(step) > 0
+
+        def work() -> None:
+            with torch.no_grad():
+                for _ in range(100):
+                    step(x)
+
+        workers = [threading.Thread(target=work) for _ in range(2)]
+        for each in workers:
+            each.start()
+        for each in workers:
+            each.join()
+    # As eager's, the sum of two threads that count at once may miss some.
+    assert counting.count > 110
+
+
+steps_done = 0
+
+
+def test_a_global_of_that_name(device: str) -> None:
+    class Holder:
+        def __init__(self) -> None:
+            self.steps_done = 0
+
+    holder = Holder()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        global steps_done
+        steps_done += 1
+        holder.steps_done += 1
+        return x * 2 if steps_done % 10 == 0 else x
+
+    global steps_done
+    steps_done = 0
+    fast = reprise.region(step)
+    with torch.no_grad():
+        for call in range(40):
+            x = torch.rand(2, device=device)
+            expected = x * 2 if (call + 1) % 10 == 0 else x
+            assert torch.equal(fast(x), expected)
+    assert steps_done == holder.steps_done == 40
+
+
+PACKAGE = """
+def total(of):
+    return sum(each for each in vars(of).values() if isinstance(each, int))
+
+def grab(of, key):
+    return getattr(of, key)
+
+class Mixin:
+    def largest(self):
+        return max(value for _, value in self.__dict__.items())
+"""
+
+
+def test_code_of_a_package_that_reads_all(
+    device: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "reads_all_of_it.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(str(folder))
+    package: Any = importlib.import_module("reads_all_of_it")
+
+    class Counting(package.Mixin):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.count = 0
+
+    key = "".join(["co", "unt"])
+    for read in (package.total, lambda of: package.grab(of, key), Counting.largest):
+        fast, plain = Counting(), Counting()
+
+        def step(
+            of: Any, x: torch.Tensor, read: Callable[[Any], Any] = read
+        ) -> torch.Tensor:
+            of.count += 1
+            return x * 2 if read(of) % 10 == 0 else x
+
+        region = reprise.region(lambda x, fast=fast, step=step: step(fast, x))
+        with torch.no_grad():
+            for _ in range(40):
+                x = torch.rand(2, device=device)
+                assert torch.equal(region(x), step(plain, x))
+                assert fast.count == plain.count
+
+
+class Snapshot:
+    def __init__(self, of: Any) -> None:
+        self.of = dict(of.__dict__)
+
+
+FORMAT = "{0.count}".format
+
+
+class Shown:
+    """Whose attributes are read by another way than by their names."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.state = self.__dict__
+
+    def by_constructor(self) -> Any:
+        return Snapshot(self).of["count"]
+
+    def by_state(self) -> Any:
+        return self.state["count"]
+
+    def by_format(self) -> Any:
+        return int(FORMAT(self))
+
+    def by_formatter(self) -> Any:
+        return int(string.Formatter().vformat("{0.count}", (self,), {}))
+
+
+@pytest.mark.parametrize(
+    "way", [each for each in vars(Shown) if each.startswith("by_")]
+)
+def test_other_ways_to_an_attribute(way: str, device: str) -> None:
+    fast, plain = Shown(), Shown()
+
+    def step(of: Shown, x: torch.Tensor) -> torch.Tensor:
+        of.count += 1
+        return x * 2 if getattr(Shown, way)(of) % 10 == 0 else x
+
+    region = reprise.region(lambda x: step(fast, x))
+    with torch.no_grad():
+        for _ in range(40):
+            x = torch.rand(2, device=device)
+            assert torch.equal(region(x), step(plain, x))
+            assert fast.count == plain.count
+
+
+def test_a_copy_of_what_holds_a_region(device: str) -> None:
+    """It calls its own method, and counts in itself."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return self.layer(x)
+
+    net = Net().to(device)
+    net.forward = reprise.region(net.forward)  # type: ignore[method-assign]
+    x = torch.rand(3, 4, device=device)
+    with torch.no_grad():
+        for _ in range(8):
+            net(x)
+        assert replayed(net.forward) > 0
+        other = copy.deepcopy(net)
+        other.layer.weight.zero_()
+        other.layer.bias.zero_()
+        for _ in range(8):
+            assert not other(x).any()
+        assert (net.calls, other.calls) == (8, 16)
+    fast = reprise.region(torch.relu)
+    assert copy.deepcopy(fast) is fast

@@ -1,3 +1,4 @@
+# ruff: noqa: UP031
 """What a callable may read without that anybody notices: it is looked at, or refused."""
 
 from __future__ import annotations
@@ -75,10 +76,24 @@ def test_attributes_that_operators_read(name: str, device: str) -> None:
 
 # --- Floats whose value is taken unnoticed ---
 
+FORMATS = {"rate": "%.1f"}
+
+
+def _in_a_closure() -> Callable[..., Any]:
+    how = "%.1f"
+    return lambda x, t: (x * t, how % t)
+
+
 _TAKEN: dict[str, tuple[Callable[..., Any], float]] = {
-    "text": (lambda x, t: (x * t, f"t={t:.1f}"), 0.9),
+    "text": (lambda x, t: (x * t, "t=%.1f" % t), 0.9),
     "global text": (lambda x, t: (x * t, PERCENT % t), 0.9),
-    "key": (lambda x, t: x * t * {"0.5": 1.0}.get(f"{t:.1f}", 2.0), 0.9),
+    "closure": (_in_a_closure(), 0.9),
+    "default": (lambda x, t, how="%.1f": (x * t, how % t), 0.9),
+    "table": (lambda x, t: (x * t, FORMATS["rate"] % t), 0.9),
+    "long": (lambda x, t: (x * t, "%.1lf" % t), 0.9),
+    "by name": (lambda x, t: (x * t, "%(t).1f" % {"t": t}), 0.9),
+    "method of a text": (lambda x, t: (x * t, "%.1f".__mod__(t)), 0.9),
+    "key": (lambda x, t: x * t * {"0.5": 1.0}.get("%.1f" % t, 2.0), 0.9),
     "bytes": (lambda x, t: (x * t, b"%.1f" % t), 0.9),
     "json": (lambda x, t: (x * t, len(json.dumps([t]))), 0.5),
     "struct": (lambda x, t: (x * t, struct.pack("e", t)), 0.9),
@@ -110,7 +125,7 @@ def test_a_rate_in_a_text(device: str) -> None:
             optimizer.zero_grad()
             net(x).square().mean().backward()
             optimizer.step()
-            return "lr {:.3f}".format(optimizer.param_groups[0]["lr"])
+            return "lr %.3f" % optimizer.param_groups[0]["lr"]
 
         return step, schedule
 

@@ -69,7 +69,9 @@ def _comparable(value: Any) -> Any:
         return tuple([(type(each), _comparable(each)) for each in value])
     if kind is dict and all([id(type(key)) in _PLAIN for key in value]):
         pairs = value.items()
-        return tuple([(key, type(each), _comparable(each)) for key, each in pairs])
+        return tuple(
+            [(type(key), key, type(each), _comparable(each)) for key, each in pairs]
+        )
     known = None if issubclass(kind, (type, enum.Enum)) else constant(value)
     if known is None:
         raise tree.Foreign(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import threading
@@ -28,6 +29,7 @@ from reprise._region_functions import (
 )
 from reprise._region_learning import CHANGES
 from reprise._region_looks import Looks
+from reprise._region_method import Method
 from reprise._region_objects import Objects
 from reprise._region_recorder import Recorder
 from reprise._region_report import RegionReport
@@ -138,7 +140,7 @@ class Region:
         name = id(owner)
         known = self._bound.get(name)
         if known is not None and known[0]() is owner:
-            return _Method(known[1], owner)
+            return Method(known[1], owner)
         try:
             gone = weakref.ref(owner, lambda _: self._bound.pop(name, None))
         except TypeError:  # a class with __slots__: nothing could be kept of it
@@ -149,7 +151,14 @@ class Region:
             name=self._standing.report.name,
         )
         self._bound[name] = gone, bound
-        return _Method(bound, owner)
+        return Method(bound, owner)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A function's is itself, as a function is; else that of the copy."""
+        fn = copy.deepcopy(self._reprise_fn, memo)
+        if fn is self._reprise_fn:
+            return self
+        return type(self)(fn, self._check, name=self._standing.report.name)
 
     def __reduce__(self) -> str:
         return str(vars(self)["__qualname__"])  # as functions are
@@ -375,22 +384,3 @@ class Region:
         yield self
         for each in self._objects.regions():
             yield from each._regions()
-
-
-class _Method:
-    """A region of a method, and its object for as long as that is at hand."""
-
-    __slots__ = ("__self__", "_reprise_region")
-    _reprise_is_region = True
-
-    def __init__(self, of: Region, owner: Any) -> None:
-        self._reprise_region = of
-        self.__self__ = owner
-
-    @_dynamo.head
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._reprise_region(*args, **kwargs)
-
-    def explain(self) -> RegionReport:
-        """See `Region.explain`."""
-        return self._reprise_region.explain()

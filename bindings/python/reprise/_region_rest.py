@@ -11,7 +11,8 @@ from reprise._region_report import RegionReport
 # So many calls in a row that were neither replayed nor recorded show that looks are in vain.
 _CALLS_IN_VAIN = 256
 _SHARE = 0.01  # of the callable's time, for looks, from then on
-_MOST = 1 << 20  # calls between two looks
+_FIRST = 16  # calls that rest first, at most; then twice as many each time ...
+_MOST = 1 << 20  # ... until so many
 _TIMED = -1
 
 _clock = time.perf_counter
@@ -28,11 +29,19 @@ class Rest:
         0 ─(many in vain)─► timed ─► left: each call takes one ─► timed ...
         └◄──(looks take little, or a call was replayed or recorded)─┘
 
-    A call that could be replayed waits at most a hundred times as long as a look takes. Not
-    locked: threads that call at once may rest longer or shorter.
+    At first few calls rest, and from one timing to the next at most twice as many: a call that
+    could be replayed waits for no more calls than rested before. Not locked: threads that call at once may rest longer or shorter.
     """
 
-    __slots__ = ("_answered", "_began", "_report", "_rested", "_since", "left")
+    __slots__ = (
+        "_answered",
+        "_began",
+        "_longest",
+        "_report",
+        "_rested",
+        "_since",
+        "left",
+    )
 
     def __init__(self, report: RegionReport) -> None:
         """`report`: what it says of calls, of all regions of this callable."""
@@ -42,6 +51,7 @@ class Rest:
         self._since = 0  # the number of calls when one was answered last
         self._began = 0.0
         self._rested = 0
+        self._longest = _FIRST
 
     def takes(self) -> bool:
         """Return whether the call that comes rests. Asked where `left` is not 0."""
@@ -67,8 +77,10 @@ class Rest:
         looked = _clock()
         result = fn(*args, **kwargs)
         takes = _clock() - looked
-        looks = looked - self._began
-        calls = min(int(looks / (_SHARE * takes)), _MOST) if takes > 0 else _MOST
+        looks = max(looked - self._began, 0.0)  # a call within may have begun later
+        calls = int(min(looks / (_SHARE * takes), _MOST)) if takes > 0 else _MOST
+        calls = min(calls, self._longest)
+        self._longest = min(2 * self._longest, _MOST)
         self.left = calls
         self._rested += calls
         if calls == 0:
@@ -85,5 +97,6 @@ class Rest:
         if answered == self._answered:
             return False
         self._answered = answered
+        self._longest = _FIRST
         self._since = self._report.calls
         return True

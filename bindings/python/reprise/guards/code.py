@@ -20,6 +20,7 @@ READ_ALL = frozenset(
     {
         *("getattr", "vars", "__dict__", "__getattribute__", "asdict", "astuple"),
         *("setattr", "delattr", "dir", "getattr_static", "format", "format_map"),
+        *("vformat", "get_field"),
         *("eval", "exec", "dump", "dumps", "f_globals", "f_locals"),
         *("__setattr__", "__delattr__"),
         *("__getstate__", "__reduce__", "__reduce_ex__"),
@@ -52,6 +53,7 @@ MATH = frozenset(
     {
         *("math", "cmath", "numpy", "statistics", "decimal", "fractions"),
         *("json", "struct", "array", "datetime", "ctypes", "marshal", "pickle"),
+        "locale",
     }
 )
 # So do these, if they make whole numbers of it ...
@@ -69,7 +71,7 @@ _TENSORS_OF_INTEGERS = frozenset(
     }
 )
 # ... and a text with such a place, by `%`.
-_FLOAT_IN_TEXT = re.compile(r"%[^%a-zA-Z]*[eEfFgG]|%\(\w+\)[^%a-zA-Z]*[eEfFgG]")
+_FLOAT_IN_TEXT = re.compile(r"%(\(\w+\))?[^%a-zA-Z]*[hlL]?[eEfFgG]")
 # They take names of globals, or of modules, as texts.
 _OF_MODULES = frozenset(
     {"globals", "eval", "exec", "vars", "__import__", "import_module", "modules"}
@@ -203,13 +205,18 @@ def _takes_values(
     makes_integers = not _TENSORS_OF_INTEGERS.isdisjoint(named) or not (
         _MAKES_TENSORS.isdisjoint(named) or _OF_INTEGERS.isdisjoint(named)
     )
-    asks_float = any(each[0] == "float" for each in chains)
+    asks_float = "__mod__" in named or any(each[0] == "float" for each in chains)
     writes = has_remainder and any(map(takes_floats, code.co_consts))
     return makes_integers or asks_float or writes
 
 
 def takes_floats(text: Any) -> bool:
-    """Return whether it is a text that `%` writes a float into."""
+    """Return whether it is a text that `%` writes a float into, or holds one."""
+    if type(text) in (list, tuple, dict):
+        values = text.values() if type(text) is dict else text
+        return any(
+            takes_floats(each) for each in [*values] if type(each) in (str, bytes)
+        )
     if isinstance(text, bytes):
         text = text.decode("latin-1")
     return isinstance(text, str) and _FLOAT_IN_TEXT.search(text) is not None
@@ -219,6 +226,37 @@ def reads_any(code: types.CodeType) -> bool:
     """Return whether it reads or sets attributes that it does not name."""
     named = named_by(code)
     return not READ_ALL.isdisjoint((*named.globals, *named.read))
+
+
+def is_of_frozen(code: types.CodeType) -> bool:
+    """Of a method that Python writes for a frozen dataclass: it hands on what it is given."""
+    return (
+        code.co_name in SETTERS
+        and code.co_filename == "<string>"
+        and "FrozenInstanceError" in (*code.co_names, *code.co_freevars)
+    )
+
+
+def writes_floats(fn: types.FunctionType) -> bool:
+    """Return whether it may write a float into a text of its closure or its defaults, by `%`."""
+    if not named_by(fn.__code__).has_remainder:
+        return False
+    values = [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+    for cell in fn.__closure__ or ():
+        try:
+            values.append(cell.cell_contents)
+        except ValueError:  # it holds nothing
+            continue
+    return any(map(takes_floats, values))
+
+
+def is_format(value: Any) -> bool:
+    """Return whether it is the method of a text that writes attributes into that."""
+    return (
+        type(value) is types.BuiltinFunctionType
+        and type(value.__self__) is str
+        and value.__name__ in ("format", "format_map")
+    )
 
 
 def texts_named(code: types.CodeType) -> frozenset[str]:

@@ -58,6 +58,7 @@ def counted_by(code: types.CodeType) -> Counted:
             otherwise |= found.otherwise
             known |= found.counted | found.otherwise
     otherwise |= own
+    otherwise |= {str(each.argval) for each in steps if each.opname == "IMPORT_FROM"}
     otherwise |= {*named.read, *named.written} - known
     return Counted(frozenset(counted), frozenset(otherwise))
 
@@ -66,6 +67,8 @@ def _adds(steps: Sequence[dis.Instruction], index: int) -> int:
     """Return how many steps from there on add to an attribute. 0: they do not."""
     some = steps[index : index + 6]
     if len(some) < 6 or not _is_sum(some[2], some[3]):
+        return 0
+    if any(each.is_jump_target for each in some[1:]):  # what is added is a choice
         return 0
     first, read, _, _, last, put = some
     if (

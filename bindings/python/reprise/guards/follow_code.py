@@ -17,11 +17,14 @@ from reprise.guards.code import (
     MATH,
     READ_ALL,
     SETTERS,
+    is_format,
+    is_of_frozen,
     is_reader,
     named_by,
     named_by_getter,
     reads_any,
     takes_floats,
+    writes_floats,
 )
 from reprise.guards.counters import counted_by
 from reprise.guards.holders import Cell, Function, content
@@ -201,6 +204,7 @@ class CodeFollower:
         if is_own:
             self.functions.append(fn)
             self.namespaces[id(fn.__dict__)] = fn.__dict__
+            self.computes |= writes_floats(fn)
             if reads_any(fn.__code__):
                 for cell in fn.__closure__ or ():
                     self._take_whole(content(cell))
@@ -215,7 +219,7 @@ class CodeFollower:
             and value.__name__ in SETTERS
             and not is_own_function(value)
         )
-        if sets or is_reader(value):
+        if sets or is_reader(value) or is_format(value):
             self._trail.by_program.add("getattr")
         if kind is types.FunctionType or kind is types.BuiltinFunctionType:
             root = str(value.__module__).partition(".")[0]
@@ -235,11 +239,12 @@ class CodeFollower:
             and any(takes_floats(of.get(each)) for each in named.globals)
         )
         # One that makes an object sets attributes of what nobody has yet.
-        makes = code.co_name in classes.MAKING or _is_of_frozen(code)
+        makes = code.co_name in classes.MAKING or is_of_frozen(code)
         trail.by_program |= named.read - READ_ALL if makes else named.read
         trail.by_program |= named.written
         trail.counted |= counted_by(code).counted
-        trail.not_counted |= counted_by(code).otherwise
+        trail.not_counted |= counted_by(code).otherwise.union(named.globals)
+        trail.reads_any |= reads_any(code) and not is_of_frozen(code)
         names = trail.names_in(where, of, trail.scopes.nothing, Domain.PROGRAM)
         for name in named.globals:
             trail.fix(names, name, Domain.PROGRAM)  # it may come, too
@@ -298,10 +303,11 @@ class CodeFollower:
         trail, named = self._trail, named_by(code)
         trail.by_packages |= named.read
         trail.by_packages |= named.written
-        trail.not_counted |= named.read | named.written
+        trail.not_counted |= (named.read | named.written).union(named.globals)
         is_anothers = not is_torchs(code.co_filename)
         if is_anothers:
             trail.by_others |= named.read
+            trail.reads_any |= reads_any(code)
         names = trail.names_in(
             *(where, of, trail.scopes.nothing, Domain.PACKAGE), leads_on=False
         )
@@ -366,15 +372,6 @@ class CodeFollower:
         trail = self._trail
         names = trail.names_in(name, attributes, trail.scopes.all, Domain.PROGRAM)
         trail.take_all(names)
-
-
-def _is_of_frozen(code: types.CodeType) -> bool:
-    """Of a method that Python writes for a frozen dataclass: it hands on what it is given."""
-    return (
-        code.co_name in SETTERS
-        and code.co_filename == "<string>"
-        and "FrozenInstanceError" in (*code.co_names, *code.co_freevars)
-    )
 
 
 def _name_of_module(value: types.ModuleType) -> str:

@@ -70,9 +70,14 @@ class Counter(Item):
     __slots__ = ()
 
 
-def counts_still(place: Place, counted: Container[str]) -> bool:
-    """Return whether it may be a place, where code counts in these attributes."""
-    return type(place) is not Counter or place.key in counted
+def counts_still(place: Place, counted: Container[str], shared: Container[int]) -> bool:
+    """Return whether it may be a place, where code counts in these attributes.
+
+    `shared`: ids of dictionaries that are read as such, whosever attributes they hold.
+    """
+    if type(place) is not Counter:
+        return True
+    return place.key in counted and id(place.of) not in shared
 
 
 class Element(Item):
@@ -156,7 +161,7 @@ def held_by(written: Written, parts: Parts, given: _HoldsAny | None) -> Held:
         elif type(place) is Counter:
             if kind is not int:
                 return Held(
-                    reason=f"{place.name} that it counts in is {described(value)}"
+                    reason=f"{place.name}, in which it counts, is no integer now"
                 )
         elif value is not None:
             seen = seen or _containers_of(written)

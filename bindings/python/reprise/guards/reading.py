@@ -157,8 +157,8 @@ class Reading:
         try:
             self.walk = self._walked(given, written)
             # Code that was found since may read what others count in.
-            counted = self.walk.counted()
-            kept = [each for each in written if counts_still(each, counted)]
+            counted, shared = self.walk.counted(), self.walk.shared()
+            kept = [each for each in written if counts_still(each, counted, shared)]
             if len(kept) < len(written):
                 self.walk = self._walked(given, tuple(kept))
             return State(self.walk, number)

@@ -94,6 +94,9 @@ class Owners:
     ) -> None:
         """See the properties of `Walk` of these names."""
         self.counted = counted
+        holders = list(holders)
+        # Of dictionaries that are held as such, too: attributes are read by other ways.
+        self.shared = {id(each.of) for each in holders if isinstance(each, Dictionary)}
         # By id of a dictionary. None: it cannot be set so.
         self._kinds: dict[int, type | None] = {}
         for number, of in namespaces.items():
@@ -226,6 +229,7 @@ def _at_key(
         place is not None
         and counts
         and isinstance(holder, Names)
+        and id(holder.of) not in owners.shared
         and not holder.reads_all
     ):
         place = Counter(name, holder.of, key)

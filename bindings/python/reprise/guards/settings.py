@@ -148,7 +148,7 @@ def set_to(held: Held, made: tuple[Any, Behind]) -> bool:
     result, (values, come) = made
     for place, old, new in zip(written, before, values, strict=True):
         if type(new) is int:
-            place.put(old + new)
+            place.put(place.read() + new)  # others may have counted meanwhile
         elif new is not ... and new is not old and old is not MISSING:
             kind = type(new)
             if kind is tuple and are_items(new):

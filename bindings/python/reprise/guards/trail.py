@@ -63,6 +63,7 @@ class Trail:
         self.by_others: set[str] = set()  # of packages but torch
         self.counted: set[str] = set()  # in which the program's code counts ...
         self.not_counted: set[str] = set()  # ... and what any code does more with
+        self.reads_any = False  # some code, but torch's, reads what it does not name
         self.scopes = Scopes(self.by_program, self.by_packages, self.by_others)
         self.apart = apart
         self.roots = set(map(id, roots))

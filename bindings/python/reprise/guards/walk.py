@@ -183,10 +183,14 @@ class Walk:
         globals_of = (named_by(fn.__code__).globals for fn in self._code.functions)
         return frozenset(self._trail.by_program).union(*globals_of)
 
+    def shared(self) -> set[int]:
+        """Ids of dictionaries that are held as such."""
+        return {id(each.of) for each in self.holders if isinstance(each, Dictionary)}
+
     def counted(self) -> frozenset[str]:
         """Attributes in which the program's code counts, and that nothing else reads."""
         trail = self._trail
-        if not READ_ALL.isdisjoint(trail.by_program):
+        if trail.reads_any or not READ_ALL.isdisjoint(trail.by_program):
             return frozenset()
         return frozenset(trail.counted - trail.not_counted)
 
