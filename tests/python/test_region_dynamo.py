@@ -26,6 +26,7 @@ PACKAGE = pathlib.Path(reprise.__file__).parent
 HEADS = {
     ("_region.py", "__call__"),
     ("_region.py", "__get__"),
+    ("_region_method.py", "__call__"),
     ("_regions.py", "__call__"),
     ("_eager.py", "__call__"),
     ("_eager.py", "__get__"),
