@@ -159,3 +159,52 @@ def test_data_that_stays_is_refused(device: str) -> None:
         assert kept._version == call + 1 and weight._version == 0
     assert fn.explain().replayed == 0
     assert "two tensors from outside lie in one place" in " ".join(fn.explain().reasons)
+
+
+def _zeroes_a_row(weight: torch.Tensor) -> None:
+    weight.data[0].zero_()
+
+
+def _sets_a_row(weight: torch.Tensor) -> None:
+    weight.data[0] = 0
+
+
+def _scales_its_transpose(weight: torch.Tensor) -> None:
+    weight.data.t().mul_(0.5)
+
+
+def _writes_beside_a_view(weight: torch.Tensor) -> None:
+    data = weight.data
+    view = data.view(-1)
+    data.mul_(0.5)
+    view.add_(1)
+
+
+@pytest.mark.parametrize(
+    "write", [_zeroes_a_row, _sets_a_row, _scales_its_transpose, _writes_beside_a_view]
+)
+def test_views_of_data_are_not_counted(
+    write: Callable[[torch.Tensor], None], device: str
+) -> None:
+    """Two forward passes before one backward pass: it raises if the weight has been counted."""
+
+    def made() -> tuple[torch.Tensor, Any]:
+        torch.manual_seed(0)
+        weight = nn.Parameter(torch.randn(4, 4, device=device))
+
+        def model(x: torch.Tensor) -> torch.Tensor:
+            y = (x @ weight).tanh() @ weight
+            write(weight)
+            return y
+
+        return weight, model
+
+    (weight, of_region), (twin, model) = made(), made()
+    fast = reprise.region(of_region)
+    for _ in range(CALLS):
+        weight.grad = twin.grad = None
+        inputs = [torch.randn(2, 4, device=device) for _ in range(2)]
+        sum(fast(x).sum() for x in inputs).backward()  # type: ignore[union-attr]
+        sum(model(x).sum() for x in inputs).backward()  # type: ignore[union-attr]
+        assert weight._version == twin._version == 0
+        assert_same_bits([weight, weight.grad], [twin, twin.grad])

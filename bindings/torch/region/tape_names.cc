@@ -249,13 +249,14 @@ bool TapeNames::NoteWrites(const c10::OperatorHandle& op,
     ForTensors(arguments.subspan(i, 1), [&](const at::Tensor& tensor) {
       if (!tensor.defined() || !tensor.has_storage()) return;
       unwritten_.erase(tensor.storage().unsafeGetStorageImpl());
-      if (!IsDataOfOutside(tensor)) {
+      if (tensor.is_view() && IsDataOfOutside(at::Tensor(tensor._base()))) {
+        shared = true;
+      } else if (!IsDataOfOutside(tensor)) {
         others = true;
       } else if (tensor.unsafeGetTensorImpl()->unique_version()) {
         data = true;
       } else {  // somebody else, or a view of it, has its count, too
-        others = true;
-        shared = shared || !known_.contains(tensor.unsafeGetTensorImpl());
+        shared = true;
       }
     });
   }

@@ -135,15 +135,30 @@ TEST_F(TapeNamesTest, WhatTheHostWritesIsAConstant) {
 
 TEST_F(TapeNamesTest, WritesByDataAreToldFromOthers) {
   names_.AddInput(x_, 0);
-  const at::Tensor data = x_.detach();
+  const at::Tensor data = x_.variable_data();
   names_.RegisterOf(data);
   EXPECT_FALSE(Writes(x_));
+  EXPECT_TRUE(Writes(data));
   EXPECT_FALSE(fault_.refused());
-  // `detach` has the count of writes of what it is of.
+}
+
+TEST_F(TapeNamesTest, WritesByViewsOfDataAreRefused) {
+  names_.AddInput(x_, 0);
+  const at::Tensor data = x_.variable_data();
+  names_.RegisterOf(data);
+  const at::Tensor row = data.select(0, 0);
+  names_.AddResult(row, 0);
+  EXPECT_FALSE(Writes(row));
+  EXPECT_TRUE(fault_.refused());
+}
+
+// `detach` has the count of writes of what it is of, or another one's.
+TEST_F(TapeNamesTest, WritesByDataWithACountOfOthersAreRefused) {
+  names_.AddInput(x_, 0);
+  const at::Tensor data = x_.detach();
+  names_.RegisterOf(data);
   EXPECT_FALSE(Writes(data));
-  const at::Tensor own = x_.variable_data();
-  names_.RegisterOf(own);
-  EXPECT_TRUE(Writes(own));
+  EXPECT_TRUE(fault_.refused());
 }
 
 TEST_F(TapeNamesTest, WhatGoesWithTheCallIsNoLastingTensor) {
