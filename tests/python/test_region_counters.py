@@ -348,7 +348,7 @@ def test_what_code_counts_in() -> None:
     assert {"a", "d", "e", "g", "i", "inner"} <= found.otherwise
 
 
-# --- What a hostile reader found ---
+# --- Ways in which a counter is read, or set, that its increments do not show ---
 
 
 class Patience:
