@@ -45,6 +45,7 @@ import torch
 import user_programs
 from user_programs import program as program_module
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 SLOW_S = 4.0  # what eager's passes take, and half of them are enough
 BUILD_S = 60.0
 DIFFERING = 5  # names that a record has of what differs
@@ -89,6 +90,14 @@ def by_eager(
     return run(program, setting, enough)
 
 
+def without_folders(text: str) -> str:
+    """A place, or a word of a command, without this machine's folders."""
+    for folder in ("/site-packages/", f"{ROOT}/"):
+        if folder in text:
+            return text.rpartition(folder)[2]
+    return pathlib.Path(text).name if pathlib.Path(text).is_absolute() else text
+
+
 def share(calls: int, replayed: int) -> float | None:
     """The share of calls that were replayed."""
     return replayed / calls if calls else None
@@ -127,6 +136,8 @@ def as_regions(
         late_replayed += report.replayed - replayed
         row["share"] = share(report.calls - calls, report.replayed - replayed)
         del row["seconds"]
+        for why in row["reasons"]:
+            why["place"] = without_folders(why["place"])
         if report.calls:
             rows.append(row)
     sums = {
@@ -184,7 +195,7 @@ def check(names: list[str], arguments: argparse.Namespace) -> list[dict[str, Any
     options += [f"--device={device}", f"--passes={arguments.region_passes}"]
     about = {"size": arguments.size, "device": device, "torch": torch.__version__}
     about |= {"commit": arguments.commit, "dirty": arguments.dirty}
-    about |= {"command": shlex.join(["python", *sys.argv])}
+    about |= {"command": shlex.join(["python", *map(without_folders, sys.argv)])}
     for index, name in enumerate(names):
         if name in done:
             continue
