@@ -48,6 +48,8 @@ _BY_TEXT = frozenset(
         *("__dict__", "vars", "__getattribute__", "__setattr__", "__delattr__"),
     }
 )
+# So does a pattern with a class in it.
+_TAKES_TEXTS = _BY_TEXT | {"__match_args__"}
 # Their functions tell nobody that they look at a number.
 MATH = frozenset(
     {
@@ -262,8 +264,7 @@ def is_format(value: Any) -> bool:
 def texts_named(code: types.CodeType) -> frozenset[str]:
     """Return what may be names of attributes in its texts, where it takes names as such."""
     named = named_by(code)
-    matches = any(each.opname == "MATCH_CLASS" for each in dis.get_instructions(code))
-    if matches or not _BY_TEXT.isdisjoint((*named.globals, *named.read)):
+    if not _TAKES_TEXTS.isdisjoint((*named.globals, *named.read)):
         return frozenset(_texts_in(code.co_consts))
     return frozenset()
 

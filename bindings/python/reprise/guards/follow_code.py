@@ -133,8 +133,9 @@ class CodeFollower:
             runs_each_time = hasattr(region, "_reprise_eager")
             return () if runs_each_time else (region._reprise_fn,)
         if id(kind) in _GETTERS:
-            self._trail.by_program |= named_by_getter(value)
-            self._trail.not_counted |= named_by_getter(value)
+            named = named_by_getter(value)
+            self._trail.by_program |= named
+            self._trail.not_counted |= named
             return ()
         if kind is types.CellType:
             cell = Cell("what is in a cell", value)
@@ -242,8 +243,9 @@ class CodeFollower:
         makes = code.co_name in classes.MAKING or is_of_frozen(code)
         trail.by_program |= named.read - READ_ALL if makes else named.read
         trail.by_program |= named.written
-        trail.counted |= counted_by(code).counted
-        trail.not_counted |= counted_by(code).otherwise.union(named.globals)
+        counted, otherwise = counted_by(code)
+        trail.counted |= counted
+        trail.not_counted |= otherwise.union(named.globals)
         trail.reads_any |= reads_any(code) and not is_of_frozen(code)
         names = trail.names_in(where, of, trail.scopes.nothing, Domain.PROGRAM)
         for name in named.globals:

@@ -116,11 +116,9 @@ class Reading:
         states = [
             each for each in self._states if here.issuperset(map(id, each.dicts()))
         ]
-        if self._away or len(states) < len(self._states):
-            here = set(map(id, states))
-            self._know_again(
-                state, [each for each in self._states if id(each) not in here]
-            )
+        going = [each for each in self._states if each not in states]
+        if self._away or going:
+            self._know_again(state, going)
         while len(states) >= _FEW_STATES and (
             len(states) >= _MOST_STATES
             or state.size() + sum(each.size() for each in states) > _MOST_HELD
