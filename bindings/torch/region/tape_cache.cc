@@ -5,7 +5,9 @@
 #include <cmath>
 #include <utility>
 
+#include "bindings/torch/base/inline_buffer.h"
 #include "bindings/torch/base/plain_tensor.h"
+#include "cache/signature.h"
 
 namespace reprise::bindings {
 namespace {
@@ -15,48 +17,39 @@ constexpr double kTurns = 8;
 
 std::atomic<size_t> g_bytes{0};
 
-// A step of FNV-1a, by words.
-uint64_t Mixed(uint64_t hash, uint64_t word) {
-  constexpr uint64_t kPrime = 0x100000001b3;
-  return (hash ^ word) * kPrime;
-}
-
-uint64_t Mixed(uint64_t hash, at::IntArrayRef sizes) {
-  for (const int64_t size : sizes) {
-    hash = Mixed(hash, static_cast<uint64_t>(size));
-  }
-  return Mixed(hash, sizes.size());
+void AddWords(at::IntArrayRef sizes, WordBuffer& words) {
+  words.Push(sizes.size());
+  for (const int64_t size : sizes) words.Push(static_cast<uint64_t>(size));
 }
 
 }  // namespace
 
 uint64_t TapeCache::FormsOf(std::span<const at::Tensor> tensors,
                             bool with_offsets) {
-  uint64_t hash = with_offsets ? 1 : 0;
+  WordBuffer words;
+  words.Push(with_offsets ? 1 : 0);
   for (const at::Tensor& tensor : tensors) {
     // As in TensorForm, others have neither sizes nor offsets.
     const bool plain = ArePlain(tensor.key_set());
-    hash = Mixed(hash, plain ? tensor.sizes() : at::IntArrayRef());
+    AddWords(plain ? tensor.sizes() : at::IntArrayRef(), words);
     if (with_offsets) {
-      hash = Mixed(hash, plain ? static_cast<uint64_t>(tensor.storage_offset())
-                               : uint64_t{0});
+      words.Push(plain ? static_cast<uint64_t>(tensor.storage_offset()) : 0);
     }
   }
-  return hash;
+  return cache::HashWords(words.span()).lo;
 }
 
 uint64_t TapeCache::FormsOf(const Tape& tape) {
   const TapeRecord& record = tape.record();
   const bool with_offsets = record.placement.fixed_offsets;
-  uint64_t hash = with_offsets ? 1 : 0;
+  WordBuffer words;
+  words.Push(with_offsets ? 1 : 0);
   for (const int32_t reg : record.inputs) {
     const TensorForm& form = record.registers[static_cast<size_t>(reg)].form;
-    hash = Mixed(hash, form.sizes);
-    if (with_offsets) {
-      hash = Mixed(hash, static_cast<uint64_t>(form.storage_offset));
-    }
+    AddWords(form.sizes, words);
+    if (with_offsets) words.Push(static_cast<uint64_t>(form.storage_offset));
   }
-  return hash;
+  return cache::HashWords(words.span()).lo;
 }
 
 void TapeCache::Index(CachedTape& cached) {
