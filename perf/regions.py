@@ -13,6 +13,11 @@ each synchronised and on another input, which a graph copies to where it reads i
   ``dynamo`` (the same where it is: what a call by ``backend`` takes before and behind it);
 - ``step:NAME``, of training.py, with AdamW (fused): the whole step as a region, and as
   a hand-written graph; all state is compared with eager's after 50 steps;
+- ``default:NAME``, the same with AdamW as torch gives it, which counts its steps on the
+  host. Its graph is of ``capturable=True``, which counts on the device, with other bits;
+  ``fused`` is a region of the fused one. device_us: what eager's own kernels and copies
+  take on the device in a step, one behind the other; returned_us: the host's time of a
+  call of the region; bound: the region's time over the greater of the two;
 - ``part:NAME``, forward and backward passes of a module in training, beside
   ``torch.cuda.make_graphed_callables``;
 - ``guards``: a module with 500 parameters whose call is one op.
@@ -55,6 +60,7 @@ PROGRAMS = (
     *(f"model:{name}" for name in MODELS),
     *(f"backend:{name}" for name in MODELS),
     *(f"step:{name}" for name in STEPS),
+    *(f"default:{name}" for name in STEPS),
     *(f"part:{name}" for name in PARTS),
     "guards",
 )
@@ -240,55 +246,118 @@ def bits_of(program: training.Program) -> list[torch.Tensor]:
     return training.bits([*program.state(), torch.cuda.get_rng_state()])
 
 
+Make = Callable[[Any], torch.optim.Optimizer]
+FUSED: Make = lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True)  # noqa: E731
+FUSED_GRAPH: Make = lambda p: torch.optim.AdamW(  # noqa: E731
+    p, lr=1e-3, fused=True, capturable=True
+)
+DEFAULT: Make = lambda p: torch.optim.AdamW(p, lr=1e-3)  # noqa: E731
+DEFAULT_GRAPH: Make = lambda p: torch.optim.AdamW(  # noqa: E731
+    p, lr=1e-3, capturable=True
+)
+
+
+def made(name: str, optimizer: Make) -> training.Program:
+    """A program, always from the same seed."""
+    torch.manual_seed(0)
+    return training.PROGRAMS[name](optimizer)
+
+
+def after_steps(program: training.Program, run: Any, ours: bool) -> list[torch.Tensor]:
+    """What fifty steps leave, of a region under Reprise."""
+    torch.manual_seed(1)
+    if ours:
+        reprise.enable("cuda", policy=POLICY)
+    for i in range(training.STEPS):
+        run(*program.batches[i % training.BATCHES])
+        if ours:
+            reprise.wait()
+    reprise.disable()
+    return bits_of(program)
+
+
+def same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+    """Whether all is equal."""
+    return all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
 def step(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """A whole step of training."""
-    made = []
-    fused = lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True)  # noqa: E731
-    capturable = lambda p: torch.optim.AdamW(  # noqa: E731
-        p, lr=1e-3, fused=True, capturable=True
+    eager, control, ours = (made(name, FUSED) for _ in range(3))
+    graph = whole_step(made(name, FUSED_GRAPH))
+    modes: dict[str, models.Mode] = {"graph": models.Mode(graph)}
+    return steps(eager, control, ours, modes, arguments)
+
+
+def default(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """A whole step with AdamW as torch gives it."""
+    eager, control, ours = (made(name, DEFAULT) for _ in range(3))
+    graph = whole_step(made(name, DEFAULT_GRAPH))
+    fused = made(name, FUSED)
+    fast = reprise.region(fused.on_batch)
+    after_steps(fused, fast, ours=True)
+    modes = {
+        "graph": models.Mode(graph),
+        "fused": models.Mode(lambda new: fast(*new), enabled=True),
+    }
+    result = steps(eager, control, ours, modes, arguments)
+    on_batch = eager.on_batch
+    assert on_batch is not None
+    # Behind all that is timed: torch's profiler keeps CUPTI.
+    result["device_us"] = kernels_us(lambda: on_batch(*eager.batches[0]))
+    least = max(result["device_us"], result["returned_us"])
+    return result | {"bound": result["region_us"] / least}
+
+
+def kernels_us(run: Callable[[], object], times: int = 3) -> float:
+    """Microseconds that kernels, copies and memsets of a call take on the device."""
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(times):
+            run()
+        torch.cuda.synchronize()
+    return (
+        sum(
+            float(event.time_range.elapsed_us())
+            for event in profile.events()
+            if event.device_type == torch.autograd.DeviceType.CUDA
+        )
+        / times
     )
-    for optimizer in (fused, fused, fused, capturable):
-        torch.manual_seed(0)
-        made.append(training.PROGRAMS[name](optimizer))
-    eager, control, ours, captured = made
+
+
+def steps(
+    eager: training.Program,
+    control: training.Program,
+    ours: training.Program,
+    others: dict[str, models.Mode],
+    arguments: argparse.Namespace,
+) -> dict[str, Any]:
+    """Steps of three programs that begin alike, beside other ways."""
     models.prepare()
     fast = reprise.region(ours.on_batch)
-    states = []
-    for program, run in (
-        (eager, eager.on_batch),
-        (control, control.on_batch),
-        (ours, fast),
-    ):
-        torch.manual_seed(1)
-        if program is ours:
-            reprise.enable("cuda", policy=POLICY)
-        for i in range(training.STEPS):
-            assert run is not None
-            run(*program.batches[i % training.BATCHES])
-            if program is ours:
-                reprise.wait()
-        reprise.disable()
-        states.append(bits_of(program))
-
-    def same(other: list[torch.Tensor]) -> bool:
-        return all(torch.equal(a, b) for a, b in zip(states[0], other, strict=True))
-
-    result: dict[str, Any] = {"deterministic": same(states[1]), "bits": same(states[2])}
+    expected = after_steps(eager, eager.on_batch, ours=False)
+    result: dict[str, Any] = {
+        "deterministic": same(after_steps(control, control.on_batch, False), expected),
+        "bits": same(after_steps(ours, fast, ours=True), expected),
+    }
     inputs = [ours.batches[i % training.BATCHES] for i in range(models.INPUTS)]
-    graph = whole_step(captured)
     turns = itertools.cycle(inputs)  # what never moves would be taken for a constant
     warm(Called(fast, lambda: next(turns)), arguments.settle)
+    step_of = {"eager": eager.on_batch, "control": control.on_batch}
     modes = {
-        "eager": models.Mode(lambda new: eager.on_batch(*new)),
-        "control": models.Mode(lambda new: control.on_batch(*new)),
-        "region": models.Mode(lambda new: fast(*new), enabled=True),
-        "graph": models.Mode(graph),
+        name: models.Mode(lambda new, run=run: run(*new))  # type: ignore[misc]
+        for name, run in step_of.items()
     }
+    modes["region"] = models.Mode(lambda new: fast(*new), enabled=True)
+    modes |= others
     if models.can_skip_launches():
         modes["region_host"] = models.Mode(
             lambda new: fast(*new), enabled=True, launches=False
         )
     result |= compared(modes, inputs, arguments)
+    returned, _ = models.parts(modes["region"], inputs, 20)
+    result["returned_us"] = 1e6 * returned
     return result | said(fast)
 
 
@@ -413,6 +482,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "model": model,
         "backend": compiled,
         "step": step,
+        "default": default,
         "part": part,
         "guards": guards,
     }
