@@ -63,6 +63,24 @@ def all_at_once(nets: Nets, x: torch.Tensor) -> torch.Tensor:
     return loss
 
 
+def counts(data: torch.Tensor) -> None:
+    data.add_(1)
+    torch.autograd.graph.increment_version(data)
+
+
+LIBRARY = torch.library.Library("reprise_test_region_data", "DEF")
+LIBRARY.define("counts(Tensor(a!) data) -> ()")
+LIBRARY.impl("counts", counts, "CPU")
+LIBRARY.impl("counts", counts, "CUDA")
+
+
+def by_a_kernel_that_counts(nets: Nets, x: torch.Tensor) -> torch.Tensor:
+    """As torch's kernels of lists do on a GPU."""
+    loss = nets.learned(x)
+    torch.ops.reprise_test_region_data.counts(nets.net.weight.data)
+    return loss
+
+
 def reads_it_first(nets: Nets, x: torch.Tensor) -> torch.Tensor:
     loss = nets.learned(x)
     data = nets.net.weight.data
@@ -111,7 +129,14 @@ def left(
     return fn, found
 
 
-REPLAYED = (descends, follows, all_at_once, reads_it_first, of_an_argument)
+REPLAYED = (
+    descends,
+    follows,
+    all_at_once,
+    by_a_kernel_that_counts,
+    reads_it_first,
+    of_an_argument,
+)
 
 
 @pytest.mark.parametrize("step", REPLAYED)

@@ -220,7 +220,8 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
   if (written.autocast != expected.autocast) {
     return number + ", " + name + ": under another autocast";
   }
-  if (written.below_views != expected.below_views) {
+  if (written.below_views != expected.below_views ||
+      written.writes_data != expected.writes_data) {
     return number + ", " + name + ": by another name of a tensor (`.data`)";
   }
   for (size_t i = 0; i < written.arguments.size(); ++i) {

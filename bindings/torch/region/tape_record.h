@@ -107,6 +107,10 @@ struct TapeCall {
   // What it calls itself is none of the program's: it counts no writes and
   // gives no views that are known as such.
   bool below_views = false;
+  // It writes tensors from outside by their `.data`, which had a count of
+  // writes of its own: theirs stays as it is, also where a kernel itself
+  // counts.
+  bool writes_data = false;
   // What Python read of it, and went on by; None: nothing.
   c10::IValue read = {};
   // It reads a number of TapeArithmetic, which is known before the first call:

@@ -4,12 +4,16 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "bindings/torch/base/autocast_state.h"
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/region/tape_ops.h"
 #include "bindings/torch/region/tape_views.h"
 
 namespace reprise::bindings {
@@ -24,6 +28,31 @@ at::Tensor Wrapped(const at::Scalar& number) {
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
 }
+
+// Keeps the counts of writes of what a call writes as they are.
+class KeptCounts {
+ public:
+  KeptCounts(const TapeCall& call, std::span<const c10::IValue> arguments) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (!Writes(call.op, i)) continue;
+      ForTensors(arguments.subspan(i, 1), [this](const at::Tensor& tensor) {
+        if (!tensor.defined() || tensor.is_inference()) return;
+        const c10::VariableVersion count =
+            tensor.unsafeGetTensorImpl()->version_counter();
+        before_.emplace_back(count, count.current_version());
+      });
+    }
+  }
+
+  KeptCounts(const KeptCounts&) = delete;
+  KeptCounts& operator=(const KeptCounts&) = delete;
+  ~KeptCounts() {
+    for (auto& [count, version] : before_) count.set_version(version);
+  }
+
+ private:
+  std::vector<std::pair<c10::VariableVersion, uint32_t>> before_;
+};
 
 }  // namespace
 
@@ -141,7 +170,12 @@ bool TapeValues::Make(const TapeCall& call, const TapeInputs& inputs,
   for (const TapeArgument& argument : call.arguments) {
     stack.push_back(ValueOf(argument, inputs));
   }
-  call.op.callBoxed(stack);
+  {
+    std::optional<KeptCounts> kept;
+    if (call.writes_data) [[unlikely]]
+      kept.emplace(call, stack);
+    call.op.callBoxed(stack);
+  }
   if (!call.read.isNone() && !SameValue(stack[0], call.read)) return false;
   auto result = call.results.begin();
   ForTensors(stack, [&](const at::Tensor& tensor) {

@@ -135,6 +135,7 @@ size_t TapeWriter::Before(const c10::OperatorHandle& op,
   gradients_.LookForDropped(record_.calls.size());
   const bool writes_data = names_.NoteWrites(op, arguments);
   TapeCall& call = record_.calls.emplace_back(TapeCall{.op = op});
+  call.writes_data = writes_data;
   call.grad_mode = at::GradMode::is_enabled();
   if (parts_.level == TapeLevel::kBelowAutograd) call.autocast = AutocastOf(op);
   // As autograd's kernels call those below; one that counts a write, or gives a
