@@ -1,7 +1,7 @@
 """Runs every hooked operator on random inputs, and checks what Reprise believes of it.
 
     python tests/python/registry/sweep.py [--device cuda] [--jobs 2] [--calls 3]
-        [--within SECONDS] [--json FILE]
+        [--every N] [--within SECONDS] [--json FILE]
 
 Each call is examined by eager alone (effects.py) and then repeated under Reprise among
 ordinary ops (replays.py). What the hooks' tables do not cover is a problem: printed, and
@@ -41,6 +41,7 @@ if __name__ == "__main__":
     sys.path.append(str(here.parents[2] / "bindings" / "python"))
 
 CALLS = 3  # of an operator in each worker, each of another form
+SLOWEST = 40  # calls that the record names
 SILENCE_S = 300.0  # after which a worker is given up
 GRACE_S = 10.0  # for the unit that is running when the time is over
 
@@ -126,6 +127,10 @@ class Worker(threading.Thread):
                 at += crash["unit"].startswith("schema:") or "op" not in crash
                 order["skip"].append(crash.get("op", ""))
                 order["counts"] = collections.Counter(line["op"] for line in self.lines)
+            else:
+                print(
+                    f"ended in {crash['unit']}: {crash.get('op')} ({crash.get('stage')})"
+                )
             order["units"] = order["units"][at:]
         self.left += order["units"]
 
@@ -227,6 +232,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--calls", type=int, default=CALLS)
     parser.add_argument("--units", nargs="*", help="only these: op:add")
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="N", help="every Nth source of calls"
+    )
     parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS")
     parser.add_argument(
         "--json", type=pathlib.Path, help="what was found, for programs"
@@ -249,6 +257,10 @@ def main() -> int:
         "calls": given.calls,
         "until_s": started + given.within,
     }
+    if given.units is None and given.every > 1:
+        from registry.calls import units
+
+        given.units = units()[:: given.every]
     if given.units is None:
         lines, crashes, left = whole(given.device, **how)
     else:
@@ -270,13 +282,21 @@ def main() -> int:
         f"{len(crashes)} processes that ended early",
         sep="; ",
     )
-    slowest = sorted(lines, key=lambda line: -line["seconds"])[:3]
-    print("slowest:", *(f"{line['op']} {line['seconds']:.1f} s;" for line in slowest))
+    slowest = sorted(lines, key=lambda line: -line["seconds"])[:SLOWEST]
+    print(
+        "slowest:", *(f"{line['op']} {line['seconds']:.1f} s;" for line in slowest[:3])
+    )
     if given.json is not None:
         found = {
             "problems": problems,
             "crashes": crashes,
-            "left": len(left),
+            "left": left,
+            "calls": len(lines),
+            "seconds": sum(line["seconds"] for line in lines),
+            "slowest": [
+                {key: line[key] for key in ("op", "source", "seconds")}
+                for line in slowest
+            ],
             "operators": findings.notable(summary),
         }
         given.json.write_text(json.dumps(found, indent=1) + "\n")
