@@ -353,6 +353,39 @@ def regions() -> str:
     return table(head, rows)
 
 
+def default_adamw() -> str:
+    """Whole steps with AdamW as torch gives it, as regions."""
+    rows = []
+    for line in (RESULTS / "h200-default-adamw.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        assert record["bits"], record["program"]
+        rows.append(
+            [
+                PROGRAMS[record["program"].removeprefix("default:")],
+                f"{record['eager_us']:.0f}",
+                f"{record['region_us']:.0f}",
+                f"{record['eager_us'] / record['region_us']:.1f}",
+                f"{record['graph_us']:.0f}",
+                f"{record['fused_us']:.0f}",
+                f"{record['device_us']:.0f}",
+                f"{record['returned_us']:.0f}",
+                f"{record['bound']:.2f}",
+            ]
+        )
+    head = [
+        "a step of",
+        "eager µs",
+        "region µs",
+        "speed-up",
+        "graph of `capturable=True` µs",
+        "region with `fused=True` µs",
+        "eager's own kernels on the device µs",
+        "the region's call on the host µs",
+        "region over the larger of the two",
+    ]
+    return table(head, sorted(rows))
+
+
 FRONT = RESULTS / "front-page.jsonl"
 FRONT_FIGURES = {
     theme: ROOT / "docs" / "images" / f"front-{theme}.svg"
@@ -798,6 +831,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "training": training,
     "policies": lambda: policies("h100-policies.jsonl"),
     "regions": regions,
+    "default_adamw": default_adamw,
     "torchbench": lambda: policies(
         "h100-torchbench-policies.jsonl", "h200-torchbench-policies.jsonl"
     ),
