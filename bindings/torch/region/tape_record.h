@@ -119,9 +119,11 @@ struct TapeCall {
   // Its results are views of the register that is its first argument, at the
   // same place in that memory in each call.
   bool views = false;
-  // And nobody writes or hands them out, or views of them: they are made from
-  // their forms.
+  // And nobody writes or hands them out, or views of them, but for detached ones
+  // that are handed out: they are made from their forms.
   bool only_views = false;
+  // It is aten::detach.
+  bool detaches = false;
   // It is reprise::call_python: a function of the program's that runs each
   // time, as it would without a tape.
   bool calls_python = false;

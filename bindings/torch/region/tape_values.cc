@@ -192,9 +192,9 @@ void TapeValues::MakeViews(const TapeCall& call) {
     at::Tensor& made = (*this)[reg];
     made = MakeOver(of->storage(),
                     record_.registers[static_cast<size_t>(reg)].form);
-    if (!of->is_inference()) {
-      made.unsafeGetTensorImpl()->set_version_counter(of->version_counter());
-    }
+    c10::TensorImpl* const view = made.unsafeGetTensorImpl();
+    if (!of->is_inference()) view->set_version_counter(of->version_counter());
+    if (call.detaches) view->set_allow_tensor_metadata_change(false);
   }
 }
 

@@ -137,7 +137,11 @@ void NoteViews(TapeRecord& record,
       GivenStorages(record, storages);
   // Whoever looks at a version, or at what a tensor is a view of, must not meet
   // one that was made in another way.
-  std::vector<bool> seen = HandedOut(record);
+  const std::vector<bool> handed_out = HandedOut(record);
+  const auto is_handed_out = [&](int32_t reg) {
+    return reg >= 0 && handed_out[static_cast<size_t>(reg)];
+  };
+  std::vector<bool> seen(record.registers.size(), false);
   const c10::Storage nothing = at::detail::empty_cpu({0}, at::kByte).storage();
   const auto made_by_form = [&](int32_t reg) {
     if (reg < 0) return true;
@@ -149,8 +153,12 @@ void NoteViews(TapeRecord& record,
     TapeCall& call = record.calls[c];
     NoteWritten(call, seen);
     call.views = GivesSameViews(record, call, c, storages, given);
+    // No program can tell that of a detached one: it is no view of anything.
+    call.detaches = call.op.operator_name().name == "aten::detach";
     call.only_views =
-        call.views && std::ranges::all_of(call.results, made_by_form);
+        call.views && std::ranges::all_of(call.results, [&](int32_t reg) {
+          return made_by_form(reg) && (call.detaches || !is_handed_out(reg));
+        });
     if (!call.only_views) NoteReturned(call, storages, seen);
   }
 }

@@ -62,6 +62,25 @@ TEST(TapeViewsTest, ViewThatIsHandedOutIsMade) {
   EXPECT_FALSE(CallOf(*tape, "aten::t").only_views);
 }
 
+TEST(TapeViewsTest, DetachedOneThatIsHandedOutIsNone) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::randn({4, 3});
+  const auto tape = Record({x}, [&] { return Tensors{x.sin().t().detach()}; });
+  EXPECT_TRUE(CallOf(*tape, "aten::detach").only_views);
+  EXPECT_TRUE(CallOf(*tape, "aten::t").only_views);
+}
+
+TEST(TapeViewsTest, DetachedOneWithAViewThatIsHandedOutIsMade) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::randn({4, 3});
+  const auto tape = Record({x}, [&] {
+    const at::Tensor detached = x.sin().detach();
+    return Tensors{detached, detached.t()};
+  });
+  EXPECT_FALSE(CallOf(*tape, "aten::detach").only_views);
+  EXPECT_FALSE(CallOf(*tape, "aten::t").only_views);
+}
+
 TEST(TapeViewsTest, ViewThatIsWrittenIsMade) {
   const at::NoGradGuard no_grad;
   const at::Tensor x = at::randn({4, 3});
