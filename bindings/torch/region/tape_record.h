@@ -119,8 +119,8 @@ struct TapeCall {
   // Its results are views of the register that is its first argument, at the
   // same place in that memory in each call.
   bool views = false;
-  // And nobody writes or hands them out, or views of them, but for detached ones
-  // that are handed out: they are made from their forms.
+  // And nobody writes or hands them out, or views of them, but for detached
+  // ones that are handed out: they are made from their forms.
   bool only_views = false;
   // It is aten::detach.
   bool detaches = false;
