@@ -43,7 +43,7 @@ from reprise.guards.arguments import Given
 from reprise.guards.follow_code import Bound
 from reprise.guards.places import NOTHING, Held, held_by
 from reprise.guards.reading import At, Reading
-from reprise.guards.settings import Behind, set_to
+from reprise.guards.settings import Behind, set_to, sets_nothing
 from reprise.nodes.conditions import stands_here
 
 Check = Literal["sample", "always", "never"]
@@ -342,6 +342,8 @@ class Region:
 
         A watch that was quiet before is quiet afterwards.
         """
+        if sets_nothing(made[1]):
+            return made[0]
         alone = threading.active_count() == 1
         quiet = alone and run(0, at[1], [], [], 0)[0] != Step.LOOK
         if not set_to(before, made) and quiet:

@@ -15,7 +15,7 @@ from reprise._hidden_state import unguarded
 from reprise._open_recording import Learned
 from reprise._recorded_call import Call, NoWatch, RecordedCall, Refusal
 from reprise._recording import recording
-from reprise._region_learning import ARGUMENT, CHANGES, NODES, Learning
+from reprise._region_learning import ANEW, ARGUMENT, CHANGES, NODES, Learning
 from reprise._region_looks import Looks
 from reprise._region_objects import Objects
 from reprise._region_session import OwnSession
@@ -79,6 +79,9 @@ class Recorder:
         """Return the result of the callable, which runs."""
         walk = self._reads.walk
         assert walk is not None
+        if (odd := self._reads.is_set_anew(call.before)) != "":
+            self._standing.turn_off(ANEW.format(odd))
+            return self._fn(*call.parts.args, **call.parts.kwargs)
         recorded = self._begun(call)
         if recorded is None:
             return self._fn(*call.parts.args, **call.parts.kwargs)

@@ -16,6 +16,7 @@ import torch
 from torch.utils import _pytree
 
 from reprise.guards import classes, kinds, tree
+from reprise.guards.places import is_constant
 from reprise.guards.settings import are_items
 from reprise.guards.ways import GivenBack, Shared
 
@@ -198,7 +199,7 @@ def with_shared(
     ways: dict[int, _Way | None] = {}
 
     def note(root: _Way, value: Any) -> None:
-        for each, way in containers_in(value):
+        for each, way in _told_apart(value):
             ways[id(each)] = None if way is None else (*root, *way)
 
     note((_RESULT,), result)
@@ -214,7 +215,7 @@ def with_shared(
     for each in values:
         if id(each) not in ways:
             found.append(each)
-            made += [id(inner) for inner, _ in containers_in(each)]
+            made += [id(inner) for inner, _ in _told_apart(each)]
         elif (steps := ways[id(each)]) is not None:
             found.append(Shared(steps))
         else:
@@ -222,6 +223,13 @@ def with_shared(
     if len(set(made)) < len(made) or not ways.keys().isdisjoint(made):
         return None
     return tuple(found)
+
+
+def _told_apart(value: Any) -> Iterator[tuple[Any, _Way | None]]:
+    """Yield containers but tuples of constants: nobody can tell one from an equal one."""
+    for each, way in containers_in(value):
+        if not is_constant(each):
+            yield each, way
 
 
 def attributes_of(tensors: Iterable[torch.Tensor]) -> list[tuple[Any, dict[str, Any]]]:

@@ -21,12 +21,18 @@ from reprise.guards.holders import (
 from reprise.guards.mark import Mark
 from reprise.guards.names import Names
 from reprise.guards.places import Place
-from reprise.guards.rewritten import Obstacle, Owners, changes_of, obstacle_among
+from reprise.guards.rewritten import (
+    Change,
+    Obstacle,
+    Owners,
+    changes_of,
+    obstacle_among,
+)
 from reprise.guards.tokens import is_simple
 from reprise.guards.walk import Walk
 from reprise.guards.watch import Plan, Watch
 
-_MOST_WRITTEN = 1024  # places that calls set
+MOST_WRITTEN = 4096  # places that calls set
 
 
 class State:
@@ -201,18 +207,19 @@ class State:
                 found |= holder.leave_out(self._named)
         return found
 
-    def rewritten(self) -> tuple[Place, ...] | Obstacle:
-        """Places that hold something else now, if nothing else does. Else, what does."""
+    def rewritten(self) -> dict[tuple[int, Any], Change] | Obstacle:
+        """What has changed of places that may be set, if nothing else has. Else, what has."""
         try:
             owners = Owners(self._holders, *self._owners)
             changes = list(changes_of(self._holders, owners))
-            places = [each.place for each in changes if each.is_adopted()]
-            found = {each.at: each for each in places if each is not None}
+            found = {
+                each.place.at: each
+                for each in changes
+                if each.place is not None and each.is_adopted()
+            }
             if found and self.difference(found) is None:
-                many = len(self.written) + len(found) > _MOST_WRITTEN
-                return (
-                    Obstacle("", "set fewer items") if many else tuple(found.values())
-                )
+                many = len(self.written) + len(found) > MOST_WRITTEN
+                return Obstacle("", "set fewer items") if many else found
             return obstacle_among(changes)
         except Exception:  # the program's own, as it is looked at
             return Obstacle("", "")

@@ -8,11 +8,18 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from reprise.guards import classes
+from reprise.guards.constants import Constant, constant
 from reprise.guards.inside import holds_any
 from reprise.guards.tokens import MISSING
 from reprise.guards.tree import LEAVES, Parts
 
 _MOST_DEEP = 8  # tuples in tuples
+# Types of constants that places may hold, bool apart.
+_CONSTANTS = classes.ids_of(
+    *(int, float, complex, str, bytes, torch.Size),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+)
 OTHER = object()  # no kind that a place may hold
 
 
@@ -163,6 +170,8 @@ def held_by(written: Written, parts: Parts, given: _HoldsAny | None) -> Held:
                 return Held(
                     reason=f"{place.name}, in which it counts, is no integer now"
                 )
+        elif kind is bool:
+            kind = value
         elif value is not None:
             seen = seen or _containers_of(written)
             kind = kind_of(value, tensors, seen, len(values))
@@ -199,6 +208,10 @@ def kind_of(
     if value is None or (value is MISSING and not deep):
         return value
     kind = type(value)
+    if kind is bool:
+        return value
+    if id(kind) in _CONSTANTS:
+        return constant(value)
     start: tuple[Any, ...] = ()
     inner: list[Any] = []
     if kind is list or kind is dict:
@@ -213,12 +226,14 @@ def kind_of(
             inner = [*value.values()]
     elif kind is tuple:
         inner = [*value]
-    if not inner or deep >= _MOST_DEEP:
+    if (not inner and kind is not tuple) or deep >= _MOST_DEEP:
         return OTHER
     count = len(tensors)
     kinds = [kind_of(each, tensors, seen, root, deep + 1) for each in inner]
-    # By its tensors a container is told from others that the callable leads to.
-    return OTHER if OTHER in kinds or len(tensors) == count else (*start, *kinds)
+    # By its tensors a container is told from others that the callable leads to. A tuple
+    # of constants is one itself.
+    is_told = len(tensors) > count or kind is tuple
+    return (*start, *kinds) if is_told and OTHER not in kinds else OTHER
 
 
 def is_plain(value: Any) -> bool:
@@ -229,6 +244,21 @@ def is_plain(value: Any) -> bool:
 def may_be_held(value: Any) -> bool:
     """Return whether a place may be set to it, or hold it."""
     return value is not MISSING and kind_of(value, [], {}, 0) is not OTHER
+
+
+def is_constant(value: Any) -> bool:
+    """Return whether it is a constant that a place may hold: a number, a text, or such."""
+    kind = type(value)
+    if kind is tuple:
+        return all(map(is_constant, value))
+    return value is None or kind is bool or id(kind) in _CONSTANTS
+
+
+def has_constants(kind: Any) -> bool:
+    """Return whether a kind is of constants, bools apart, or of what holds some."""
+    if type(kind) is tuple:
+        return any(map(has_constants, kind))
+    return type(kind) is Constant
 
 
 def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
@@ -252,6 +282,6 @@ def described(value: Any) -> str:
     if isinstance(value, torch.Tensor) and value.requires_grad:
         return "a tensor with a history (detach it before it is kept)"
     return (
-        f"a {type(value).__name__}, where only plain tensors, containers of these, and None "
-        "are replayed"
+        f"a {type(value).__name__}, where only plain tensors, containers of these, and "
+        "constants are replayed"
     )

@@ -11,9 +11,15 @@ from typing import Any
 
 from reprise._frames import is_programs
 from reprise.guards.code import Code, functions_with
-from reprise.guards.guard import State
+from reprise.guards.guard import MOST_WRITTEN, State
 from reprise.guards.mark import Mark
-from reprise.guards.places import Place, Written, counts_still
+from reprise.guards.places import (
+    Held,
+    Place,
+    Written,
+    counts_still,
+    has_constants,
+)
 from reprise.guards.rewritten import Obstacle
 from reprise.guards.trail import Refused
 from reprise.guards.tree import Foreign
@@ -26,6 +32,7 @@ _MOST_HELD = 1 << 16  # things that hold values, in all states together
 _MOST_AWAY = 16  # states that may be known again
 _MOST_KINDS = 64  # classes of arguments
 _MOST_LOOKS = 3  # in a call
+_MOST_CONSTANTS = 16  # that a place may hold in turn
 MOST_CODE = 1 << 14  # that recorded calls have run
 
 # A state, and what watches it.
@@ -66,6 +73,10 @@ class Reading:
         # Numbers and marks of states that are not kept.
         self._away: list[tuple[int, Mark]] = []
         self._written: Written = ()
+        # Places, by what tells them from each other: to which a call has set a constant
+        # in place of another one, and of those that calls set, the kinds of what they held.
+        self._set_once: set[tuple[int, Any]] = set()
+        self._constants: dict[tuple[int, Any], set[Any]] = {}
 
     def numbers(self) -> set[int]:
         """Those of the states that are known."""
@@ -227,10 +238,31 @@ class Reading:
         if isinstance(found, Obstacle):
             return found
         with self._lock:
-            # Another thread may have learned others.
-            self._written = _unique((*self._written, *state.written, *found))
-            self._begin_anew()  # these are part of no state
+            if len(self._set_once) > MOST_WRITTEN:
+                self._set_once, self._constants = set(), {}
+            places = [
+                each.place
+                for at, each in found.items()
+                if each.place is not None
+                and (at in self._set_once or not each.is_of_constants())
+            ]
+            self._set_once.update(found)
+            if places:
+                # Another thread may have learned others.
+                self._written = _unique((*self._written, *state.written, *places))
+                self._begin_anew()  # these are part of no state
         return None
+
+    def is_set_anew(self, before: Held) -> str:
+        """Note what places hold before a call. Returns one that holds others all the time."""
+        with self._lock:
+            for place, kind in zip(before.written, before.kinds, strict=True):
+                if has_constants(kind):
+                    known = self._constants.setdefault(place.at, set())
+                    known.add(kind)
+                    if len(known) > _MOST_CONSTANTS:
+                        return place.name
+        return ""
 
     def is_quiet_again(self, at: At) -> None:
         """A call has changed what is watched, and was to; it is not to be looked at."""
@@ -242,6 +274,7 @@ class Reading:
         """It knows nothing any longer."""
         self._begin_anew()
         self._written = ()
+        self._set_once, self._constants = set(), {}
         self.walk = None
 
     def _begin_anew(self) -> None:

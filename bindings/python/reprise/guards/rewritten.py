@@ -22,7 +22,14 @@ from reprise.guards.holders import (
 )
 from reprise.guards.names import Names
 from reprise.guards.object_holders import Instance, Slots
-from reprise.guards.places import Counter, Place, is_simple_key, may_be_held, place_of
+from reprise.guards.places import (
+    Counter,
+    Place,
+    is_constant,
+    is_simple_key,
+    may_be_held,
+    place_of,
+)
 from reprise.guards.tokens import MISSING, TensorRef, Token, is_simple, same
 
 _DICTS = classes.ids_of(dict, collections.OrderedDict, collections.defaultdict)
@@ -40,17 +47,12 @@ _GETTERS = classes.ids_of(
     )
 )
 
-_NUMBER = (
-    "keep a number that calls change in a tensor, or count outside of the callable"
-)
 _LENGTH = "set items of a list or dictionary whose length stays, or return what it adds"
-_CONTAINER = "let it hold plain tensors, or None, under texts or integers"
+_CONTAINER = "let it hold plain tensors, or constants, under texts or integers"
 _OWN_WAY = "only attributes and items that are set in the ordinary way are followed"
-_HELD = "let it hold plain tensors, containers of these, or None"
-_REMEDY_OF_KIND: tuple[tuple[tuple[type, ...], str], ...] = (
-    ((bool, int, float, complex, torch.Size), _NUMBER),
-    ((list, dict, set, collections.deque), _CONTAINER),
-)
+_HELD = "let it hold plain tensors, containers of these, or constants"
+_TRAINING = "call train() and eval() outside of the callable"
+_CONTAINERS = (list, dict, set, collections.deque)
 
 
 class Change(NamedTuple):
@@ -69,14 +71,21 @@ class Change(NamedTuple):
             and may_be_held(self.value)
         )
 
+    def is_of_constants(self) -> bool:
+        """Return whether no tensor was there, and none is."""
+        token = self.token.holder.of if type(self.token) is Child else self.token
+        return type(self.place) is not Counter and all(
+            each is MISSING or is_constant(each) for each in (token, self.value)
+        )
+
 
 def _may_have_been_held(token: Token) -> bool:
     if type(token) is Child:
         token = token.holder.of
     return (
-        token is None
-        or token is MISSING
+        token is MISSING
         or type(token) is TensorRef
+        or is_constant(token)
         or (type(token) in (tuple, list, dict) and may_be_held(token))
     )
 
@@ -255,11 +264,10 @@ def _remedy_for(change: Change) -> str:
     value = change.value
     if issubclass(type(value), torch.Tensor) and value.requires_grad:
         return "detach a tensor before it is kept"
-    if change.name.endswith(".training"):
-        return "call train() and eval() outside of the callable"
-    for kinds, remedy in _REMEDY_OF_KIND:
-        if type(value) in kinds:
-            return remedy
+    if change.place is None and change.name.endswith(".training"):
+        return _TRAINING
+    if type(value) in _CONTAINERS:
+        return _CONTAINER
     if change.token is APART or value is MISSING:
         return _LENGTH
     if may_be_held(value):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import enum
+import itertools
+import operator
 from typing import Any
 
 import torch
@@ -15,19 +18,29 @@ from reprise.guards.places import (
     kind_of,
     may_be_held,
 )
-from reprise.guards.tokens import MISSING
+from reprise.guards.tokens import MISSING, same
 from reprise.guards.ways import Shared
 
 # Of a recorded call: what each place is set to, Ellipsis where that is what it was, and
-# `_ITEMS` with the items of a list or dictionary that is the one that it was; and the
+# `Sign.ITEMS` with the items of a list or dictionary that is the one that it was; and the
 # places that held nothing before, in the order of their coming.
-_ITEMS = "items"
 Behind = tuple[tuple[Any, ...], tuple[int, ...]]
+
+
+class Sign(enum.Enum):
+    """What no place holds."""
+
+    ITEMS = "items"
 
 
 def are_items(value: Any) -> bool:
     """Return whether a call has set items of what the place held."""
-    return type(value) is tuple and type(value[0]) is str
+    return type(value) is tuple and bool(value) and value[0] is Sign.ITEMS
+
+
+def sets_nothing(behind: Behind) -> bool:
+    """Return whether all places hold what they held."""
+    return all(map(operator.is_, behind[0], itertools.repeat(...)))
 
 
 class Unlike(Exception):
@@ -66,6 +79,8 @@ class Settings:
                 new = _added(place.name, old, new)
             elif new is old:
                 new = self._items_set(index, place.name, old)
+            elif same(old, new):
+                new = ...
             elif self._is_changed(index, old):
                 raise Unlike(_INSIDE.format(place.name))
             elif new is MISSING:
@@ -98,8 +113,8 @@ class Settings:
             raise Unlike(_INSIDE.format(name))
         items = [... if new is one else new for new, one in zip(now, were, strict=True)]
         if type(old) is dict:
-            return _ITEMS, dict(zip(old, items, strict=True))
-        return _ITEMS, items
+            return Sign.ITEMS, dict(zip(old, items, strict=True))
+        return Sign.ITEMS, items
 
     def _check_order(self) -> None:
         """Check that keys which have stayed are in their order."""
@@ -147,7 +162,7 @@ def set_to(held: Held, made: tuple[Any, Behind]) -> bool:
     written, before = held.written, held.values
     result, (values, come) = made
     for place, old, new in zip(written, before, values, strict=True):
-        if type(new) is int:
+        if type(place) is Counter:
             place.put(place.read() + new)  # others may have counted meanwhile
         elif new is not ... and new is not old and old is not MISSING:
             kind = type(new)
