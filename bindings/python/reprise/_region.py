@@ -21,7 +21,6 @@ from reprise._enums import Step
 from reprise._recorded_call import Call
 from reprise._recording import thread
 from reprise._region_functions import (
-    Run,
     functions,
     name_of,
     under_modes,
@@ -34,6 +33,7 @@ from reprise._region_objects import Objects
 from reprise._region_recorder import Recorder
 from reprise._region_report import RegionReport
 from reprise._region_session import OwnSession
+from reprise._region_setting import set_behind
 from reprise._region_standing import Standing
 from reprise._region_structures import MOST_CHANGES, Structure, Structures
 from reprise._swapping import refers
@@ -41,9 +41,8 @@ from reprise._words import check_callable
 from reprise.guards import tree
 from reprise.guards.arguments import Given
 from reprise.guards.follow_code import Bound
-from reprise.guards.places import NOTHING, Held, held_by
+from reprise.guards.places import NOTHING, held_by
 from reprise.guards.reading import At, Reading
-from reprise.guards.settings import Behind, set_to, sets_nothing
 from reprise.nodes.conditions import stands_here
 
 Check = Literal["sample", "always", "never"]
@@ -288,7 +287,7 @@ class Region:
                     self._looks.weigh(structure, state, given)
                 _, build = builders.get(tape) or of.builders[tape]
                 made = build(iter(outputs), parts)
-                return self._set(before, made, at, run) if written else made
+                return set_behind(reads, at, before, made, run) if written else made
             if step not in _LOOKS:
                 break
             at = self._look_again(step, at, structure, given)
@@ -330,25 +329,6 @@ class Region:
         if reason:
             self._standing.note(reason)
         return self._standing.rest.run(self._reprise_fn, parts.args, parts.kwargs)
-
-    def _set(
-        self,
-        before: Held,
-        made: tuple[Any, Behind],
-        at: At,
-        run: Run,
-    ) -> Any:
-        """Set what the call sets, and return its result.
-
-        A watch that was quiet before is quiet afterwards.
-        """
-        if sets_nothing(made[1]):
-            return made[0]
-        alone = threading.active_count() == 1
-        quiet = alone and run(0, at[1], [], [], 0)[0] != Step.LOOK
-        if not set_to(before, made) and quiet:
-            self._reads.is_quiet_again(at)
-        return made[0]
 
     def let_go(self) -> None:
         """Forget everything: all tensors, and all recorded calls."""

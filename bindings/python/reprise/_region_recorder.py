@@ -88,6 +88,8 @@ class Recorder:
         try:
             objects = bool(call.parts.objects) or self._has_given
             result = recorded.run(self._fn, walk, objects)
+            if call.before.written:
+                self._reads.have_been_set()
             if self._has_changed(call):
                 return result
             try:

@@ -26,10 +26,8 @@ class Compared:
         self.count = 0  # values that are compared
         self.largest = ("nothing", 0)
         self._lists: list[Any] = []
-        self._names: list[tuple[dict[Any, Any], Any, Any]] = []
-        self._ends: list[tuple[dict[Any, Any], int, Any]] = []
-        # Dictionaries with places: their keys, and what counts of them.
-        self._wholes: list[tuple[dict[Any, Any], list[Any], list[tuple[Any, Any]]]] = []
+        self._keys = _Keys()
+        self._wholes = _Wholes()
         # Objects that are not kept: references, classes, and their dictionaries.
         self._objects: list[tuple[Any, type, Any, Any]] = []
         self._lengths: list[int] = []
@@ -45,18 +43,14 @@ class Compared:
 
     def _take(self, holder: Holder) -> None:
         if holder.has_places_among_all():
-            of, items = holder.of, holder.items()
-            rest = [
-                (key, token_of(value)) for key, value in items if value is not APART
-            ]
-            self._wholes.append((of, [*dict.__iter__(of)], rest))
+            items = holder.items()
+            self._wholes.add(holder.of, items)
             self.count += len(items)
             return
         if isinstance(holder, Names):
-            for key, value in holder.items():
-                self._names.append((holder.of, key, token_of(value)))
-                self.count += 1
-            self._ends.append((holder.of, *_end_of(holder.of)))
+            items = holder.items()
+            self._keys.add(holder.of, items)
+            self.count += len(items)
             return
         if isinstance(holder, Instance) and not holder.kept:
             kind = type(holder.object())
@@ -79,8 +73,8 @@ class Compared:
         try:
             return (
                 (not self._lists or self._same_elements())
-                and (not self._ends or self._same_names())
-                and (not self._wholes or all(map(_is_whole_as_taken, self._wholes)))
+                and (not self._keys.dicts or self._keys.are_same())
+                and (not self._wholes.dicts or self._wholes.are_same())
                 and (not self._objects or self._same_objects())
                 and (not self._others or all(map(_is_as_taken, self._others)))
             )
@@ -107,18 +101,6 @@ class Compared:
                 return False
         return True
 
-    def _same_names(self) -> bool:
-        for of, size, last in self._ends:
-            size_now, last_now = _end_of(of)
-            if size_now != size or last_now is not last:
-                return False
-        get = dict.get  # of a type of the program's, too
-        for of, key, token in self._names:
-            value = get(of, key, MISSING)
-            if token is not value and not same(token, value):
-                return False
-        return True
-
     def seconds(self) -> float:
         """What a look takes."""
         begin = _clock()
@@ -126,21 +108,98 @@ class Compared:
         return _clock() - begin
 
 
-def _end_of(of: dict[Any, Any]) -> tuple[int, Any]:
-    """How many keys there are, and the last one: a key that has come is that."""
-    try:
-        return dict.__len__(of), next(dict.__reversed__(of), None)
-    except RuntimeError:  # another thread changes it meanwhile
-        return -1, None
+# Dictionaries are compared by maps of functions that are written in C: a module has some
+# 20 entries, and a model some hundred modules. The functions are those of the base type: a
+# class of the program's may have its own ones. Values that are equal and not the same, and
+# tensors, are looked at one by one.
 
 
-def _is_whole_as_taken(
-    whole: tuple[dict[Any, Any], list[Any], list[tuple[Any, Any]]],
-) -> bool:
-    of, keys, rest = whole
-    if len(of) != len(keys) or not all(map(operator.is_, of, keys)):
-        return False
-    return all([same(token, dict.get(of, key, MISSING)) for key, token in rest])
+class _Keys:
+    """Of dictionaries some keys, how many there are, and the last: one that comes is that."""
+
+    def __init__(self) -> None:
+        self.dicts: list[dict[Any, Any]] = []
+        self._lengths: list[int] = []
+        self._last: list[Any] = []
+        self._of: list[dict[Any, Any]] = []  # of each key that counts
+        self._keys: list[Any] = []
+        self._tokens: list[Any] = []
+        self._tensors: list[tuple[dict[Any, Any], Any, TensorRef]] = []
+
+    def add(self, of: dict[Any, Any], items: list[tuple[Any, Any]]) -> None:
+        """From now on, these of its entries."""
+        self.dicts.append(of)
+        self._lengths.append(dict.__len__(of))
+        self._last += map(next, [dict.__reversed__(of)], [None])
+        for key, value in items:
+            token = token_of(value)
+            if type(token) is TensorRef:
+                self._tensors.append((of, key, token))
+                continue
+            self._of.append(of)
+            self._keys.append(key)
+            self._tokens.append(token)
+
+    def are_same(self) -> bool:
+        """Return whether they hold what they held."""
+        if [*map(dict.__len__, self.dicts)] != self._lengths:
+            return False
+        ends = map(next, map(dict.__reversed__, self.dicts), itertools.repeat(None))
+        if not all(map(operator.is_, ends, self._last)):
+            return False
+        values = map(dict.get, self._of, self._keys, itertools.repeat(MISSING))
+        if not all(map(operator.is_, values, self._tokens)):
+            now = [*map(dict.get, self._of, self._keys, itertools.repeat(MISSING))]
+            if not all(map(same, self._tokens, now)):
+                return False
+            self._tokens = now  # equal ones
+        get = dict.get
+        return all([token() is get(of, key) for of, key, token in self._tensors])
+
+
+class _Wholes:
+    """Dictionaries with places: their keys in order, and what counts of them."""
+
+    def __init__(self) -> None:
+        self.dicts: list[dict[Any, Any]] = []
+        self._lengths: list[int] = []
+        self._keys: list[Any] = []
+        self._counts: list[bool] = []  # of each key, that what it holds is compared here
+        self._values: list[Any] = []  # of those
+        self._tensors: list[tuple[dict[Any, Any], Any, TensorRef]] = []
+
+    def add(self, of: dict[Any, Any], items: list[tuple[Any, Any]]) -> None:
+        """From now on, with these entries. APART: a place."""
+        self.dicts.append(of)
+        keys = [*dict.__iter__(of)]
+        self._lengths.append(len(keys))
+        self._keys += keys
+        tokens = {id(key): token_of(value) for key, value in items}
+        for key in keys:
+            token = tokens.get(id(key), APART)
+            is_tensor = type(token) is TensorRef
+            self._counts.append(token is not APART and not is_tensor)
+            if is_tensor:
+                self._tensors.append((of, key, token))
+            elif token is not APART:
+                self._values.append(token)
+
+    def are_same(self) -> bool:
+        """Return whether they hold what they held."""
+        dicts, chained = self.dicts, itertools.chain.from_iterable
+        if [*map(dict.__len__, dicts)] != self._lengths:
+            return False
+        if not all(map(operator.is_, chained(map(dict.__iter__, dicts)), self._keys)):
+            return False
+        values = itertools.compress(chained(map(dict.values, dicts)), self._counts)
+        if not all(map(operator.is_, values, self._values)):
+            values = itertools.compress(chained(map(dict.values, dicts)), self._counts)
+            now = [*values]
+            if len(now) != len(self._values) or not all(map(same, self._values, now)):
+                return False
+            self._values = now  # equal ones
+        get = dict.get
+        return all([token() is get(of, key) for of, key, token in self._tensors])
 
 
 def _is_as_taken(of: tuple[Holder, list[Any]]) -> bool:

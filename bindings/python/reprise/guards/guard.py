@@ -35,6 +35,10 @@ from reprise.guards.watch import Plan, Watch
 MOST_WRITTEN = 4096  # places that calls set
 
 
+# Places, by what tells them from each other.
+_Ats = frozenset[tuple[int, Any]]
+
+
 class State:
     """What all of that held when it was made; a number for what is learned in it."""
 
@@ -53,6 +57,10 @@ class State:
         made_tokens(self._holders)
         self._plan: Plan | None = None
         self._compared: Compared | None = None
+        self._ats: _Ats | None = None  # of its places
+        # Of the places of other states, that setting them changes nothing that it is of.
+        self._left_out: weakref.WeakKeyDictionary[_Ats, bool]
+        self._left_out = weakref.WeakKeyDictionary()
         self._for_nothing = 0  # looks
         self._odd: Holder | None = None  # it held something else, last
         self._rest: list[tuple[Names, list[int]]] = []
@@ -101,6 +109,21 @@ class State:
     def holds_any(self, ids: Container[int]) -> bool:
         """One of these objects is part of it."""
         return any(id(each.of) in ids for each in self._holders)
+
+    def ats(self) -> _Ats:
+        """Its places, by what tells them from each other."""
+        if self._ats is None:
+            self._ats = frozenset([each.at for each in self.written])
+        return self._ats
+
+    def leaves_out(self, other: State) -> bool:
+        """Return whether no place of the other one, whatever it holds, changes this one."""
+        ats = other.ats()
+        if (known := self._left_out.get(ats)) is None:
+            containers = {id(each.of) for each in self._holders}
+            known = all([of not in containers for of, _ in ats - self.ats()])
+            self._left_out[ats] = known
+        return known
 
     # --- Whether it still is so ---
 
@@ -174,6 +197,8 @@ class State:
             holder.of = now
             if holder.watched() is not None:
                 self._plan = None
+        self._ats = None
+        self._left_out.clear()
         return None
 
     def was_for_nothing(self, watch: Watch) -> None:
@@ -189,10 +214,11 @@ class State:
                 (each, each.rest()) for each in self._holders if isinstance(each, Names)
             ]
         elif count & (count - 1) == 0:
-            for holder, before in self._rest:
-                if holder.rest() != before:
-                    watch.leave(holder.of)
-                    self._plan = None
+            others = [of for of, before in self._rest if of.rest() != before]
+            # What calls set may be at each look what it was at the one before.
+            for holder in others or [of for of, _ in self._rest if of.apart]:
+                watch.leave(holder.of)
+                self._plan = None
             self._rest = []
 
     def leave_out(self) -> set[tuple[int, str]]:

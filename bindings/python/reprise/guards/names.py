@@ -205,11 +205,13 @@ class Names(Holder):
 
     def rest(self) -> list[int]:
         """Ids of what does not count."""
-        if self.keys is None and not self.left_out:
+        present, apart = self.present, self.apart
+        if self.keys is None and not (self.left_out or apart):
             return []
-        present = self.present
         return [
-            id(value) for key, value in [*dict.items(self.of)] if key not in present
+            id(value)
+            for key, value in [*dict.items(self.of)]
+            if key not in present or key in apart
         ]
 
     @property

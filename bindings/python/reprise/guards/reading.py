@@ -38,6 +38,8 @@ MOST_CODE = 1 << 14  # that recorded calls have run
 # A state, and what watches it.
 At = tuple[State, int]
 
+SETTING: weakref.WeakSet[Reading] = weakref.WeakSet()  # whose calls set places
+
 
 class Reading:
     """What a callable reads besides its arguments.
@@ -77,6 +79,7 @@ class Reading:
         # in place of another one, and of those that calls set, the kinds of what they held.
         self._set_once: set[tuple[int, Any]] = set()
         self._constants: dict[tuple[int, Any], set[Any]] = {}
+        self._pardoned = False  # the next look, if it is for nothing
 
     def numbers(self) -> set[int]:
         """Those of the states that are known."""
@@ -107,7 +110,9 @@ class Reading:
                 else:
                     state = self._new_state()
                 if self.at is not None and self.at[0] is state:
-                    state.was_for_nothing(self.watch)
+                    if not (self._pardoned and threading.active_count() == 1):
+                        state.was_for_nothing(self.watch)
+                    self._pardoned = False
                 else:
                     state.worth += 1
                     if before is not None:
@@ -248,10 +253,20 @@ class Reading:
             ]
             self._set_once.update(found)
             if places:
+                SETTING.add(self)
                 # Another thread may have learned others.
                 self._written = _unique((*self._written, *state.written, *places))
                 self._begin_anew()  # these are part of no state
         return None
+
+    @staticmethod
+    def have_been_set() -> None:
+        """A call that runs its Python has set places, so many a watch is not quiet.
+
+        Replays will keep it quiet, so what has changed is not looked at in each call for that.
+        """
+        for each in list(SETTING):
+            each._pardoned = True
 
     def is_set_anew(self, before: Held) -> str:
         """Note what places hold before a call. Returns one that holds others all the time."""

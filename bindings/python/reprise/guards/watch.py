@@ -177,7 +177,7 @@ class Plan:
             of is None
             or _LAYOUT is None
             or _is_noisy(holder)
-            or holder.has_places_among_all()
+            or (type(holder) is Dictionary and holder.has_places_among_all())
         ):
             self.compared.append(holder)
             return
