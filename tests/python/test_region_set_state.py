@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import collections
-import copy
 import dataclasses
 import functools
 import gc
@@ -19,84 +18,17 @@ from typing import Any
 import pytest
 import reprise
 import torch
+from pairs import CALLS, Pair, Program, assert_same, batch, eagerly, linear, ones
 from torch import nn
 from watching import assert_same_bits, in_threads
 
-CALLS = 12
 WITHOUT_REPLAYS = 4  # calls that learn which places are set, and are recorded
-
-Program = tuple[Callable[..., Any], Callable[[], Any]]  # a callable, and its state
 
 
 @pytest.fixture(autouse=True)
 def replaying(device: str) -> Iterator[None]:
     with torch.no_grad(), reprise.session(device, policy="always"):
         yield
-
-
-def batch(device: str) -> torch.Tensor:
-    return torch.randn(8).to(device)
-
-
-def ones(device: str) -> torch.Tensor:
-    return torch.ones(8).to(device)
-
-
-def linear(device: str) -> nn.Linear:
-    torch.manual_seed(3)
-    return nn.Linear(8, 8).to(device)
-
-
-def eagerly(device: str, fn: Callable[..., Any], *args: Any) -> Any:
-    with reprise.session(device, enabled=False):
-        return fn(*args)
-
-
-class Pair:
-    """A region and its twin that runs its Python, each with a state of its own."""
-
-    def __init__(self, device: str, make: Callable[[str], Program]) -> None:
-        self.device = device
-        fn, self.state = make(device)
-        self.twin, self.twins_state = make(device)
-        self.fast: Any = reprise.region(fn)
-
-    def call(self, *args: Any) -> None:
-        """Both, with a tensor of this call; compares results and states."""
-        x = batch(self.device)
-        with_own = [copy.copy(each) for each in args]
-        assert_same(self.fast(x, *args), eagerly(self.device, self.twin, x, *with_own))
-        assert_same(self.state(), self.twins_state())
-
-    def calls(self, count: int = CALLS, *args: Any) -> int:
-        """Return how many of them were replayed."""
-        before = self.replayed()
-        for _ in range(count):
-            self.call(*args)
-        return self.replayed() - before
-
-    def replayed(self) -> int:
-        found: int = self.fast.explain().replayed
-        return found
-
-    def reasons(self) -> str:
-        return "; ".join(self.fast.explain().reasons)
-
-
-def assert_same(mine: Any, other: Any) -> None:
-    """Tensors of the same bits in the same containers, in the same order."""
-    assert type(mine) is type(other)
-    if isinstance(mine, torch.Tensor):
-        assert_same_bits(mine, other)
-    elif isinstance(mine, dict):
-        assert list(mine) == list(other)
-        assert_same(list(mine.values()), list(other.values()))
-    elif isinstance(mine, (list, tuple)):
-        assert len(mine) == len(other)
-        for one, two in zip(mine, other, strict=True):
-            assert_same(one, two)
-    else:
-        assert mine == other
 
 
 # --- What is replayed ---

@@ -16,7 +16,7 @@ NODES = "operators have nodes of their own"
 CHANGES = "it changes {}, which no replay would"
 ANEW = (
     "it sets {} to another constant again and again (keep a number that calls change in a "
-    "tensor, or count outside of the callable)"
+    "tensor, and what else they change outside of the callable)"
 )
 _MOST_SET = 32  # calls in a row that have set other places than those before
 _MOST_REFUSALS = 3  # of one structure of arguments

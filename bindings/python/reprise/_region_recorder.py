@@ -82,7 +82,8 @@ class Recorder:
         if (odd := self._reads.is_set_anew(call.before)) != "":
             self._standing.turn_off(ANEW.format(odd))
             return self._fn(*call.parts.args, **call.parts.kwargs)
-        recorded = self._begun(call)
+        learns = self._reads.learn_enums(call.before)
+        recorded = None if learns else self._begun(call)
         if recorded is None:
             return self._fn(*call.parts.args, **call.parts.kwargs)
         try:

@@ -164,7 +164,9 @@ class _Wholes:
         self.dicts: list[dict[Any, Any]] = []
         self._lengths: list[int] = []
         self._keys: list[Any] = []
-        self._counts: list[bool] = []  # of each key, that what it holds is compared here
+        self._counts: list[
+            bool
+        ] = []  # of each key, that what it holds is compared here
         self._values: list[Any] = []  # of those
         self._tensors: list[tuple[dict[Any, Any], Any, TensorRef]] = []
 

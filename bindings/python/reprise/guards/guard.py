@@ -20,7 +20,6 @@ from reprise.guards.holders import (
 )
 from reprise.guards.mark import Mark
 from reprise.guards.names import Names
-from reprise.guards.places import Place
 from reprise.guards.rewritten import (
     Change,
     Obstacle,

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 import types
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from reprise.guards import classes
-from reprise.guards.constants import Constant, constant
+from reprise.guards.constants import Constant, constant, enums_in
 from reprise.guards.inside import holds_any
 from reprise.guards.tokens import MISSING
 from reprise.guards.tree import LEAVES, Parts
 
 _MOST_DEEP = 8  # tuples in tuples
-# Types of constants that places may hold, bool apart.
+# Types of constants that places may hold; bools and members of enums, too.
 _CONSTANTS = classes.ids_of(
     *(int, float, complex, str, bytes, torch.Size),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format),
@@ -210,7 +211,7 @@ def kind_of(
     kind = type(value)
     if kind is bool:
         return value
-    if id(kind) in _CONSTANTS:
+    if _is_constants(kind):
         return constant(value)
     start: tuple[Any, ...] = ()
     inner: list[Any] = []
@@ -251,7 +252,11 @@ def is_constant(value: Any) -> bool:
     kind = type(value)
     if kind is tuple:
         return all(map(is_constant, value))
-    return value is None or kind is bool or id(kind) in _CONSTANTS
+    return value is None or kind is bool or _is_constants(kind)
+
+
+def _is_constants(kind: type) -> bool:
+    return id(kind) in _CONSTANTS or issubclass(kind, enum.Enum)
 
 
 def has_constants(kind: Any) -> bool:
@@ -259,6 +264,15 @@ def has_constants(kind: Any) -> bool:
     if type(kind) is tuple:
         return any(map(has_constants, kind))
     return type(kind) is Constant
+
+
+def enums_of(kind: Any) -> Iterator[type]:
+    """Yield classes of members that are in a kind: code may ask these for more."""
+    if type(kind) is tuple:
+        for each in kind:
+            yield from enums_of(each)
+    elif type(kind) is Constant:
+        yield from enums_in(kind.value)
 
 
 def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:

@@ -18,6 +18,7 @@ from reprise.guards.places import (
     Place,
     Written,
     counts_still,
+    enums_of,
     has_constants,
 )
 from reprise.guards.rewritten import Obstacle
@@ -32,7 +33,8 @@ _MOST_HELD = 1 << 16  # things that hold values, in all states together
 _MOST_AWAY = 16  # states that may be known again
 _MOST_KINDS = 64  # classes of arguments
 _MOST_LOOKS = 3  # in a call
-_MOST_CONSTANTS = 16  # that a place may hold in turn
+_MOST_CONSTANTS = 16  # that a place may hold in turn ...
+_MOST_TOGETHER = 64  # ... and that all places may hold together
 MOST_CODE = 1 << 14  # that recorded calls have run
 
 # A state, and what watches it.
@@ -79,6 +81,7 @@ class Reading:
         # in place of another one, and of those that calls set, the kinds of what they held.
         self._set_once: set[tuple[int, Any]] = set()
         self._constants: dict[tuple[int, Any], set[Any]] = {}
+        self._together: set[Any] = set()  # of all of them
         self._pardoned = False  # the next look, if it is for nothing
 
     def numbers(self) -> set[int]:
@@ -244,7 +247,7 @@ class Reading:
             return found
         with self._lock:
             if len(self._set_once) > MOST_WRITTEN:
-                self._set_once, self._constants = set(), {}
+                self._forget_constants()
             places = [
                 each.place
                 for at, each in found.items()
@@ -268,15 +271,34 @@ class Reading:
         for each in list(SETTING):
             each._pardoned = True
 
+    def learn_enums(self, before: Held) -> bool:
+        """Return whether a place holds a member of a class that no walk has gone through."""
+        known = set(map(id, self._kinds))
+        found = [each for each in enums_of(before.kinds) if id(each) not in known]
+        if found and not self.know_kinds(found):
+            self.refused = "places that it sets hold members of too many enums"
+        return bool(found)
+
     def is_set_anew(self, before: Held) -> str:
         """Note what places hold before a call. Returns one that holds others all the time."""
+        pairs = [
+            (place, kind)
+            for place, kind in zip(before.written, before.kinds, strict=True)
+            if type(kind) is bool or has_constants(kind)
+        ]
         with self._lock:
-            for place, kind in zip(before.written, before.kinds, strict=True):
-                if has_constants(kind):
-                    known = self._constants.setdefault(place.at, set())
-                    known.add(kind)
-                    if len(known) > _MOST_CONSTANTS:
-                        return place.name
+            for place, kind in pairs:
+                known = self._constants.setdefault(place.at, set())
+                known.add(kind)
+                if len(known) > _MOST_CONSTANTS:
+                    return place.name
+            self._together.add(tuple([kind for _, kind in pairs]))
+            if len(self._together) > _MOST_TOGETHER:
+                # More than one have changed, so one has held two constants.
+                return max(
+                    (place for place, _ in pairs),
+                    key=lambda place: len(self._constants[place.at]),
+                ).name
         return ""
 
     def is_quiet_again(self, at: At) -> None:
@@ -289,8 +311,11 @@ class Reading:
         """It knows nothing any longer."""
         self._begin_anew()
         self._written = ()
-        self._set_once, self._constants = set(), {}
+        self._forget_constants()
         self.walk = None
+
+    def _forget_constants(self) -> None:
+        self._set_once, self._constants, self._together = set(), {}, set()
 
     def _begin_anew(self) -> None:
         self._states, self._away, self.at = [], [], None
