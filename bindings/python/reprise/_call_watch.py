@@ -14,6 +14,7 @@ from reprise._arithmetic import Arithmetic
 from reprise._frames import Owner, is_torchs, owner_of
 from reprise._handlers import HandlerWatch, Managers
 from reprise._hidden_state import ASKING_NAMES, HiddenState
+from reprise._identity import IdentityWatch
 from reprise.guards.code import Code, key_of
 
 _READ = (Owner.PROGRAM, Owner.PACKAGE)
@@ -46,14 +47,18 @@ class CallWatch:
         numbers: Iterable[float],
         known: Container[tuple[int, int]] = (),
         changed: Callable[[], object] | None = None,
+        given: Container[int] = (),
+        own: Container[int] = (),
     ) -> None:
         """`begin`: the code of the frame that calls the callable.
 
         `values`, `suspects`: see `HiddenState`. `names`: those that the callable's code
         names. `numbers`: among the arguments. `known`: code that was read already; see `key_of`.
-        `changed`: what is another one than before the call; None: nothing.
+        `changed`: what is another one than before the call; None: nothing. `given`, `own`: see
+        `IdentityWatch`.
         """
         self.hidden = HiddenState(values, suspects)
+        self._identity = IdentityWatch(given, own)
         self.handlers = HandlerWatch(begin)
         self._managers = Managers()
         self.handlers.managers = self._managers
@@ -122,10 +127,14 @@ class CallWatch:
         try:
             if event == "c_call":
                 self.hidden.saw_call(frame, what)
+                if what is id and (why := self._identity.saw_id(frame)) is not None:
+                    self.hidden.note(why, frame)
                 if self.arithmetic is not None:
                     self.arithmetic.saw_call(frame, what)
             elif event == "call":
                 self.hidden.saw_function(frame)
+                if (why := self._identity.saw_function(frame)) is not None:
+                    self.hidden.note(why, frame.f_back)
                 self._saw_code(frame)
                 if self.arithmetic is not None:
                     self.arithmetic.saw_function(frame)

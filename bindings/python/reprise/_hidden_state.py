@@ -74,7 +74,7 @@ _ASKED = (
 )
 # What names in a callable's code may ask for such things, where nobody can look at what
 # it calls.
-ASKING_NAMES = (_ASKED - {"get"}) | {"environ", "getenv", "ContextVar"}
+ASKING_NAMES = (_ASKED - {"get"}) | {"environ", "getenv", "ContextVar", "id"}
 _OF_ENVIRONMENT = _codes_of(type(os.environ))
 _WHICH_THREAD = threading.current_thread.__code__
 _ALL_THREADS = frozenset(

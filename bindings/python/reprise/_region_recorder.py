@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import torch
 
 from reprise._call_form import form_of, what_changed
 from reprise._call_watch import CallWatch
@@ -128,7 +130,7 @@ class Recorder:
             except Unknown as unknown:
                 self._learning.refuse(of, f"{NODES}: {unknown}")
                 of = call.structure
-        looks = self._watch_of(call)
+        looks = self._watch_of(call, own)
         if looks is None:
             return None
         recorded = RecordedCall(call, of, own, looks)
@@ -137,8 +139,13 @@ class Recorder:
             return None
         return recorded
 
-    def _watch_of(self, call: Call) -> CallWatch | NoWatch | None:
-        """What looks at a recorded call. None: the callable is not to be recorded."""
+    def _watch_of(
+        self, call: Call, own: Iterable[torch.Tensor]
+    ) -> CallWatch | NoWatch | None:
+        """What looks at a recorded call. None: the callable is not to be recorded.
+
+        `own`: tensors that the callable reads from outside.
+        """
         reached = self._reads.walk
         # What it reads is somebody else's business.
         if self._guarded or reached is None:
@@ -162,6 +169,8 @@ class Recorder:
             call.numbers,
             known={*self._reads.ran.code, *reached.codes()},
             changed=changed,
+            given=set(map(id, (*call.tensors, *call.parts.objects))),
+            own=set(map(id, own)),
         )
 
     # --- Behind the call ---

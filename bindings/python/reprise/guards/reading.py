@@ -41,6 +41,7 @@ MOST_CODE = 1 << 14  # that recorded calls have run
 At = tuple[State, int]
 
 SETTING: weakref.WeakSet[Reading] = weakref.WeakSet()  # whose calls set places
+_setting_lock = threading.Lock()
 
 
 class Reading:
@@ -256,7 +257,8 @@ class Reading:
             ]
             self._set_once.update(found)
             if places:
-                SETTING.add(self)
+                with _setting_lock:
+                    SETTING.add(self)
                 # Another thread may have learned others.
                 self._written = _unique((*self._written, *state.written, *places))
                 self._begin_anew()  # these are part of no state
@@ -268,8 +270,9 @@ class Reading:
 
         Replays will keep it quiet, so what has changed is not looked at in each call for that.
         """
-        for each in list(SETTING):
-            each._pardoned = True
+        with _setting_lock:
+            for each in SETTING:
+                each._pardoned = True
 
     def learn_enums(self, before: Held) -> bool:
         """Return whether a place holds a member of a class that no walk has gone through."""
