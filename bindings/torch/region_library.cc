@@ -20,6 +20,7 @@
 #include "bindings/torch/base/plain_tensor.h"
 #include "bindings/torch/base/word_watch.h"
 #include "bindings/torch/observe/gpu_trace.h"
+#include "bindings/torch/region/backward_inside.h"
 #include "bindings/torch/region/host_counters.h"
 #include "bindings/torch/region/region_node.h"
 #include "bindings/torch/region/tape_ops.h"
@@ -326,6 +327,8 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
   library.def("note_arithmetic(int region, int[] nodes, float[] values) -> ()",
               &b::NoteArithmetic);
   library.def("take_read() -> int", &b::TapeRecorder::TakeRead);
+  library.def("set_saving_functions(str[] names) -> ()",
+              &b::BackwardInside::SetSavingFunctions);
   library.def("abandon_region(int region, int owner) -> ()", &b::AbandonRegion);
   library.def("deciding_arguments(str name, str overload) -> str[]",
               &b::DecidingArguments);

@@ -23,7 +23,7 @@ import reprise
 import torch
 from watching import assert_same_bits, in_threads
 
-CALLS = 24
+CALLS = 12
 
 Fn = Callable[[torch.Tensor], torch.Tensor]
 Make = Callable[[], Fn]

@@ -31,7 +31,21 @@ def why_unusable() -> str:
         functions()
     except RuntimeError as error:
         return str(error)
+    _native._ops().set_saving_functions(_functions_that_save())
     return ""
+
+
+def _functions_that_save() -> list[str]:
+    """Return names of autograd's functions that save tensors.
+
+    Behind a backward pass they have none left, and a second one raises an error there.
+    """
+    return [
+        name
+        for name, kind in vars(torch._C._functions).items()
+        if isinstance(kind, type)
+        and any(each.startswith("_raw_saved_") for each in vars(kind))
+    ]
 
 
 @functools.cache

@@ -81,8 +81,11 @@ class Recorder:
         """Return the result of the callable, which runs."""
         walk = self._reads.walk
         assert walk is not None
-        if (odd := self._reads.is_set_anew(call.before)) != "":
-            self._standing.turn_off(ANEW.format(odd))
+        odd, is_hopeless = self._reads.note_constants(call.before)
+        if odd:
+            self._standing.note(ANEW.format(odd))
+            self._standing.off |= is_hopeless
+        if is_hopeless:
             return self._fn(*call.parts.args, **call.parts.kwargs)
         learns = self._reads.learn_enums(call.before)
         recorded = None if learns else self._begun(call)

@@ -4,9 +4,25 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
-#include <algorithm>
+#include <atomic>
+#include <string>
+#include <unordered_set>
+#include <vector>
 
 namespace reprise::bindings {
+namespace {
+
+constexpr size_t kMostFunctions = 1 << 14;  // that a history is followed to
+
+using Names = std::unordered_set<std::string>;
+std::atomic<const Names*> saving_functions = nullptr;
+
+bool SavesTensors(const NodePtr& function) {
+  const Names* const names = saving_functions.load();
+  return names != nullptr && names->contains(function->name());
+}
+
+}  // namespace
 
 bool BackwardInside::IsHere() {
   return torch::autograd::get_current_graph_task_id() != -1;
@@ -27,13 +43,27 @@ void BackwardInside::NoteCall(const TapeRecord& record, TapeFault& fault) {
   }
 }
 
-bool BackwardInside::UsedUp(const NodePtr& history, int depth) const {
-  if (executed_.contains(history)) return true;
-  // A sum hands its gradient on, and calls nothing.
-  return depth > 0 && history->name() == "AddBackward0" &&
-         std::ranges::all_of(history->next_edges(), [&](const auto& edge) {
-           return edge.function == nullptr || UsedUp(edge.function, depth - 1);
-         });
+bool BackwardInside::HasUsedUp(const NodePtr& history) const {
+  std::vector<NodePtr> left = {history};
+  std::unordered_set<NodePtr> seen = {history};
+  while (!left.empty()) {
+    const NodePtr function = left.back();
+    left.pop_back();
+    if (executed_.contains(function) && SavesTensors(function)) continue;
+    bool is_last = true;
+    for (const torch::autograd::Edge& edge : function->next_edges()) {
+      if (edge.function == nullptr) continue;
+      is_last = false;
+      if (seen.insert(edge.function).second) left.push_back(edge.function);
+    }
+    if (is_last || seen.size() > kMostFunctions) return false;
+  }
+  return true;
+}
+
+void BackwardInside::SetSavingFunctions(const std::vector<std::string>& names) {
+  // Never freed: another thread may read the one before.
+  saving_functions = new Names(names.begin(), names.end());
 }
 
 }  // namespace reprise::bindings

@@ -3,7 +3,9 @@
 #ifndef REPRISE_BINDINGS_TORCH_REGION_BACKWARD_INSIDE_H_
 #define REPRISE_BINDINGS_TORCH_REGION_BACKWARD_INSIDE_H_
 
+#include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "bindings/torch/base/torch_versions.h"
 #include "bindings/torch/region/tape_fault.h"
@@ -23,12 +25,15 @@ class BackwardInside {
   void NoteCall(const TapeRecord& record, TapeFault& fault);
   // There was one.
   bool any() const { return any_; }
-  // A pass has used its history up.
-  bool HasUsedUp(const NodePtr& history) const { return UsedUp(history, 8); }
+  // No second pass gets from there to a leaf: on each way there is a function
+  // that has run, and has let go of what it had saved. One that saves nothing
+  // (a view, a sum) may run as often as the program likes.
+  bool HasUsedUp(const NodePtr& history) const;
+
+  // Names of functions that save tensors. Before any recording; thread-safe.
+  static void SetSavingFunctions(const std::vector<std::string>& names);
 
  private:
-  bool UsedUp(const NodePtr& history, int depth) const;
-
   bool any_ = false;
   // Kept, for another node may be made where one has been.
   std::unordered_set<NodePtr> executed_;

@@ -61,16 +61,27 @@ TEST(BackwardInsideTest, UsesHistoriesUp) {
   Noted noted;
   const at::Tensor x = TensorOf(&noted);
   const at::Tensor other = TensorOf(&noted);
+  BackwardInside::SetSavingFunctions({x.grad_fn()->name()});
   x.sin().sum().backward();
   EXPECT_TRUE(noted.was_here);
   EXPECT_TRUE(noted.inside.any());
   EXPECT_FALSE(noted.fault.refused()) << noted.fault.reason();
   EXPECT_TRUE(noted.inside.HasUsedUp(x.grad_fn()));
   EXPECT_FALSE(noted.inside.HasUsedUp(other.grad_fn()));
-  // A sum hands its gradient on, and calls nothing.
+  // Whatever was not run, or runs again: there is no way on from x.
   EXPECT_TRUE(noted.inside.HasUsedUp((x + x).grad_fn()));
+  EXPECT_TRUE(noted.inside.HasUsedUp(at::stack({x.sin(), x}).grad_fn()));
   EXPECT_FALSE(noted.inside.HasUsedUp((x + other).grad_fn()));
-  EXPECT_FALSE(noted.inside.HasUsedUp(x.sin().grad_fn()));
+  EXPECT_FALSE(noted.inside.HasUsedUp(at::stack({x, other}).grad_fn()));
+}
+
+TEST(BackwardInsideTest, FunctionsThatSaveNothingRunAgain) {
+  Noted noted;
+  const at::Tensor x = TensorOf(&noted);
+  BackwardInside::SetSavingFunctions({});
+  x.sum().backward();
+  EXPECT_FALSE(noted.inside.HasUsedUp(x.grad_fn()));
+  EXPECT_FALSE(noted.inside.HasUsedUp((x + x).grad_fn()));
 }
 
 TEST(BackwardInsideTest, RefusesPassesThatAreDifferentiatedAgain) {

@@ -33,7 +33,8 @@ _MOST_HELD = 1 << 16  # things that hold values, in all states together
 _MOST_AWAY = 16  # states that may be known again
 _MOST_KINDS = 64  # classes of arguments
 _MOST_LOOKS = 3  # in a call
-_MOST_CONSTANTS = 16  # that a place may hold in turn ...
+_FEW_CONSTANTS = 4  # of which nothing is said, that a place holds in turn ...
+_MOST_CONSTANTS = 16  # ... and that it may hold ...
 _MOST_TOGETHER = 64  # ... and that all places may hold together
 MOST_CODE = 1 << 14  # that recorded calls have run
 
@@ -282,8 +283,11 @@ class Reading:
             self.refused = "places that it sets hold members of too many enums"
         return bool(found)
 
-    def is_set_anew(self, before: Held) -> str:
-        """Note what places hold before a call. Returns one that holds others all the time."""
+    def note_constants(self, before: Held) -> tuple[str, bool]:
+        """Note what places hold before a call that is to be recorded.
+
+        Returns one that holds others again and again, and whether it is hopeless; "": none.
+        """
         pairs = [
             (place, kind)
             for place, kind in zip(before.written, before.kinds, strict=True)
@@ -292,17 +296,17 @@ class Reading:
         with self._lock:
             for place, kind in pairs:
                 known = self._constants.setdefault(place.at, set())
+                is_new = kind not in known
                 known.add(kind)
-                if len(known) > _MOST_CONSTANTS:
-                    return place.name
+                if is_new and len(known) > _FEW_CONSTANTS:
+                    return place.name, len(known) > _MOST_CONSTANTS
             self._together.add(tuple([kind for _, kind in pairs]))
             if len(self._together) > _MOST_TOGETHER:
                 # More than one have changed, so one has held two constants.
-                return max(
-                    (place for place, _ in pairs),
-                    key=lambda place: len(self._constants[place.at]),
-                ).name
-        return ""
+                places = [place for place, _ in pairs]
+                odd = max(places, key=lambda place: len(self._constants[place.at]))
+                return odd.name, True
+        return "", False
 
     def is_quiet_again(self, at: At) -> None:
         """A call has changed what is watched, and was to; it is not to be looked at."""

@@ -131,6 +131,14 @@ def check_end(node: Any, first_node: int) -> None:
         raise Unknown("a tensor from outside has a history")
 
 
+def saved_for(graphs: Sequence[Graph]) -> list[list[int]]:
+    """Return which of the saved tensors each history holds. Raises Unknown."""
+    try:
+        return [each.reads() for each in graphs]
+    except RuntimeError:  # autograd's own, where it has let go of them
+        raise Unknown("a backward pass inside has used a history up") from None
+
+
 def check_saved(written: bool) -> None:
     """Raise Unknown if a tensor that autograd saved was written since."""
     if written:

@@ -11,7 +11,12 @@ from torch.autograd.function import Function
 
 from reprise._enums import Target
 from reprise._functions_of_c import history_of
-from reprise.nodes.conditions import check_leaves, check_outputs, check_saved
+from reprise.nodes.conditions import (
+    check_leaves,
+    check_outputs,
+    check_saved,
+    saved_for,
+)
 from reprise.nodes.differentiable import Differentiable, Kept
 from reprise.nodes.graph import Graph, age_of, graphs_of
 from reprise.nodes.history import Recorded, histories_of
@@ -48,9 +53,9 @@ class ForwardPass:
         check_leaves(
             self._arguments, [leaf for each in self._graphs for leaf in each.leaves()]
         )
-        self._reads = [list(range(len(self._saved.tensors)))]
-        if len(tracked) > 1:
-            self._reads = [each.reads() for each in self._graphs]
+        self._reads = saved_for(self._graphs)
+        if len(tracked) == 1:
+            self._reads = [list(range(len(self._saved.tensors)))]
         self._outputs = list(outputs)
         for index in tracked:
             self._outputs[index] = outputs[index].detach()
