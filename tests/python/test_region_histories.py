@@ -119,3 +119,185 @@ def test_what_another_pass_may_begin_at(device: str, fn: Any) -> None:
             one.grad = two.grad = None
     assert fast.explain().replayed == 0
     assert "an output has a history still" in str(fast.explain())
+
+
+# --- What a region is given has a history ---
+
+
+class Handed(torch.autograd.Function):
+    """Hands its gradient on, by no operator."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return gradient
+
+
+def detached(net: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
+    """Truncated backpropagation, whose state goes from call to call."""
+    state = state.detach()
+    for each in x:
+        state = (net.one(each) + net.two(state)).tanh()
+    state.square().mean().backward()
+    return torch.stack([state, state * 2])
+
+
+def read_without_gradients(net: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
+    with torch.no_grad():
+        scale = state.abs().mean()
+    net.one(x * scale).square().mean().backward()
+    return scale
+
+
+def as_a_target(net: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
+    """Its gradient is asked for, and is handed back."""
+    loss = (net.one(x) * state).square().mean()
+    (found,) = torch.autograd.grad(loss, [state])
+    return found
+
+
+def call_with_history(
+    fn: Any, given: Callable[[Net], torch.Tensor], device: str
+) -> reprise.RegionReport:
+    """Compare results and all gradients with those of a twin, of which the state is made."""
+    net, twin = Net().to(device), Net().to(device)
+    fast: Any = reprise.region(lambda x, state: fn(net, x, state))
+    plain = lambda x, state: fn(twin, x, state)  # noqa: E731
+    for _ in range(CALLS):
+        x = torch.randn(4, 8).to(device)
+        made = []
+        for of, call in ((net, fast), (twin, plain)):
+            state = given(of)
+            assert state.grad_fn is not None
+            try:
+                made.append(call(x, state).detach())
+            except RuntimeError as error:
+                made.append(torch.tensor(len(str(error))))
+        assert_same_bits(*made)
+        for one, two in zip(net.parameters(), twin.parameters(), strict=True):
+            assert (one.grad is None) == (two.grad is None)
+            if one.grad is not None:
+                assert_same_bits(one.grad, two.grad)
+                one.grad = two.grad = None
+    found: reprise.RegionReport = fast.explain()
+    return found
+
+
+def of_a_sum(net: Net) -> torch.Tensor:
+    """Behind which no function calls anything."""
+    return net.one.weight + net.two.weight
+
+
+def of_an_operator(net: Net) -> torch.Tensor:
+    return net.one.weight.sin()
+
+
+@pytest.mark.parametrize("given", [of_a_sum, of_an_operator])
+@pytest.mark.parametrize("fn", [detached, read_without_gradients])
+def test_a_history_to_which_no_pass_goes(device: str, fn: Any, given: Any) -> None:
+    shaped = lambda net: given(net)[:1]  # noqa: E731
+    report = call_with_history(fn, shaped, device)
+    assert report.replayed > 0, report
+
+
+def test_states_that_go_from_call_to_call(device: str) -> None:
+    net, twin = Net().to(device), Net().to(device)
+    fast: Any = reprise.region(lambda x, state: detached(net, x, state))
+    state = other = torch.zeros(1, 8).to(device)
+    for _ in range(2 * CALLS):
+        x = torch.randn(3, 8).to(device)
+        state, other = fast(x, state)[0], detached(twin, x, other)[0]
+        assert_same_bits(state.detach(), other.detach())
+        for one, two in zip(net.parameters(), twin.parameters(), strict=True):
+            assert_same_bits(one.grad, two.grad)
+            if one.grad is not None:
+                with torch.no_grad():
+                    for each in (one, two):
+                        each.sub_(each.grad)
+                one.grad = two.grad = None
+    assert fast.explain().replayed > CALLS, fast.explain()
+
+
+def by_an_operator(net: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
+    loss = (net.one(x).sum(0) * state).sum()
+    loss.backward()
+    return loss
+
+
+def by_a_sum(net: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
+    loss = net.one(x).mean() + state.sum()
+    loss.backward()
+    return loss.detach()
+
+
+def by_a_function(_: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
+    Handed.apply(state).backward(x[:1].expand_as(state))
+    return x * 2
+
+
+def by_itself(_: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
+    torch.autograd.backward([state], [x[:1].expand_as(state)])
+    return x * 2
+
+
+def by_a_view(net: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
+    loss = state.view(-1)[3:].sum() * net.one(x).mean()
+    loss.backward()
+    return loss
+
+
+@pytest.mark.parametrize("given", [of_a_sum, of_an_operator])
+@pytest.mark.parametrize(
+    "fn", [by_an_operator, by_a_sum, by_a_function, by_itself, by_a_view]
+)
+def test_a_history_along_which_a_pass_goes(device: str, fn: Any, given: Any) -> None:
+    """Replays would give its leaves no gradients: the callable runs."""
+    report = call_with_history(fn, given, device)
+    assert report.replayed == 0
+    assert "goes on outside" in str(report)
+
+
+def test_a_gradient_of_what_has_a_history(device: str) -> None:
+    report = call_with_history(as_a_target, lambda net: net.one.weight[:1] * 2, device)
+    assert report.replayed > 0, report
+
+
+def test_a_tensor_from_outside_with_a_history(device: str) -> None:
+    """It is no argument; one pass goes there, and the other one does not."""
+    for reaches in (False, True):
+        net, twin = Net().to(device), Net().to(device)
+
+        def step(of: Net, state: torch.Tensor, x: torch.Tensor, reaches: bool) -> Any:
+            read = state if reaches else state.detach()
+            (of.one(x).sum(0) * read).sum().backward(inputs=list(of.parameters()))
+            return x * 2
+
+        states = net.two.weight.sin()[:1], twin.two.weight.sin()[:1]
+        fast: Any = reprise.region(
+            lambda x, net=net, state=states[0], reaches=reaches: step(
+                net, state, x, reaches
+            )
+        )
+        for _ in range(CALLS):
+            x = torch.randn(4, 8).to(device)
+            errors = []
+            for call in (
+                fast,
+                lambda x, twin=twin, state=states[1], reaches=reaches: step(
+                    twin, state, x, reaches
+                ),
+            ):
+                try:
+                    call(x)
+                except RuntimeError as error:
+                    errors.append(str(error))
+            assert len(errors) in (0, 2)
+            for one, two in zip(net.parameters(), twin.parameters(), strict=True):
+                assert (one.grad is None) == (two.grad is None)
+                if one.grad is not None:
+                    assert_same_bits(one.grad, two.grad)
+        if reaches:
+            assert fast.explain().replayed == 0

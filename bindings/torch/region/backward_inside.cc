@@ -28,10 +28,16 @@ bool BackwardInside::IsHere() {
   return torch::autograd::get_current_graph_task_id() != -1;
 }
 
+void BackwardInside::NoteRun() {
+  const NodePtr function = torch::autograd::get_current_node();
+  if (function != nullptr) executed_.emplace(function.get(), function);
+}
+
 void BackwardInside::NoteCall(const TapeRecord& record, TapeFault& fault) {
   if (!IsHere()) return;
   any_ = true;
-  executed_.insert(torch::autograd::get_current_node());
+  const NodePtr function = torch::autograd::get_current_node();
+  unseen_ |= executed_.emplace(function.get(), function).second;
   if (at::GradMode::is_enabled()) {
     fault.Refuse(Refusal::kBackwardTwice);
   } else if (record.pass != TapePass::kBackward &&
@@ -49,7 +55,7 @@ bool BackwardInside::HasUsedUp(const NodePtr& history) const {
   while (!left.empty()) {
     const NodePtr function = left.back();
     left.pop_back();
-    if (executed_.contains(function) && SavesTensors(function)) continue;
+    if (executed_.contains(function.get()) && SavesTensors(function)) continue;
     bool is_last = true;
     for (const torch::autograd::Edge& edge : function->next_edges()) {
       if (edge.function == nullptr) continue;

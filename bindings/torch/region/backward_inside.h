@@ -4,7 +4,7 @@
 #define REPRISE_BINDINGS_TORCH_REGION_BACKWARD_INSIDE_H_
 
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "bindings/torch/base/torch_versions.h"
@@ -20,11 +20,17 @@ class BackwardInside {
   // Its engine is at work on this thread.
   static bool IsHere();
 
+  // The engine is about to run a function, on this thread.
+  void NoteRun();
   // A call is about to be made, of which the engine may be the caller. Refuses
   // passes that no tape of that kind can make again.
   void NoteCall(const TapeRecord& record, TapeFault& fault);
   // There was one.
   bool any() const { return any_; }
+  // One of the passes went through that function.
+  bool HasRun(const torch::autograd::Node* function) const {
+    return unseen_ ? any_ : executed_.contains(function);
+  }
   // No second pass gets from there to a leaf: on each way there is a function
   // that has run, and has let go of what it had saved. One that saves nothing
   // (a view, a sum) may run as often as the program likes.
@@ -35,8 +41,9 @@ class BackwardInside {
 
  private:
   bool any_ = false;
+  bool unseen_ = false;  // a function has run that was not noted
   // Kept, for another node may be made where one has been.
-  std::unordered_set<NodePtr> executed_;
+  std::unordered_map<const torch::autograd::Node*, NodePtr> executed_;
 };
 
 }  // namespace reprise::bindings

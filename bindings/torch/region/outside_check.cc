@@ -34,7 +34,8 @@ bool OutsideCheck::CheckRegisters(const BackwardInside& backward) {
     if (backward.any() && came.form.hooks != 0) {
       fault_.Refuse(Refusal::kOutsideHooksRun);
     }
-    if (backward.any() && names_.HistoryOf(reg) != nullptr) {
+    const torch::autograd::Node* const history = names_.HistoryOf(reg);
+    if (history != nullptr && backward.HasRun(history)) {
       fault_.Refuse(Refusal::kBackwardGoesOutside);
     }
   };

@@ -86,7 +86,9 @@ constexpr Row kRows[] = {
      "the graph of a backward pass is kept (retain_graph)"},
     {Refusal::kBackwardAndGradients,
      "gradients are asked for, and its results have some, too"},
-    {Refusal::kBackwardGoesOutside, "a backward pass inside goes on outside"},
+    {Refusal::kBackwardGoesOutside,
+     "a backward pass inside goes on outside, along the history of an argument "
+     "or of a tensor that is read: detach it"},
     {Refusal::kHooksRoundBackward,
      "hooks of saved tensors are set round a backward pass inside"},
     {Refusal::kHooksInside,

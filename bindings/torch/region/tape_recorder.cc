@@ -54,6 +54,11 @@ void TellOfEffects(const c10::OperatorHandle& called) {
   op.callBoxed(stack);
 }
 
+std::unique_ptr<at::ObserverContext> OnFunction(const at::RecordFunction&) {
+  TapeRecorder::NoteFunction();
+  return nullptr;
+}
+
 template <TapeLevel kLevel>
 void RecordAt(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
               torch::jit::Stack* stack) {
@@ -70,6 +75,9 @@ std::unique_ptr<TapeRecorder> TapeRecorder::Begin(Parts parts) {
     recorder->ended_ = true;
     return nullptr;
   }
+  recorder->functions_ =
+      at::addGlobalCallback(at::RecordFunctionCallback(&OnFunction)
+                                .scopes({at::RecordScope::BACKWARD_FUNCTION}));
   Include(recorder->writer_.level(), true);
   return recorder;
 }
@@ -80,6 +88,7 @@ TapeRecorder::~TapeRecorder() {
 
 void TapeRecorder::Leave() {
   Include(writer_.level(), false);
+  at::removeCallback(functions_);
   g_recorder.store(nullptr, std::memory_order_release);
   ended_ = true;
 }
@@ -196,6 +205,12 @@ void TapeRecorder::TellPythonOfEffects() {
 
 void TapeRecorder::NoteWait() {
   g_waits.fetch_add(1, std::memory_order_relaxed);
+}
+
+void TapeRecorder::NoteFunction() {
+  if (!RecordsHere()) return;
+  const std::lock_guard lock(g_recording);
+  g_recorder.load(std::memory_order_acquire)->writer_.NoteFunction();
 }
 
 bool TapeRecorder::RecordsHere() {

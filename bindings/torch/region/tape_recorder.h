@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <ATen/record_function.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -90,6 +91,8 @@ class TapeRecorder {
   static void TellPythonOfEffects();
   // The host waits for a device, on any thread.
   static void NoteWait();
+  // Autograd's engine is about to run a function, on any thread.
+  static void NoteFunction();
 
   // The dispatcher's, of any operator.
   static void Record(TapeLevel level, const c10::OperatorHandle& op,
@@ -107,6 +110,7 @@ class TapeRecorder {
   void WriteDown(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                  torch::jit::Stack* stack);
 
+  at::CallbackHandle functions_ = at::INVALID_CALLBACK_HANDLE;
   TapeWriter writer_;  // under one lock of the process
   bool ended_ = false;
 };

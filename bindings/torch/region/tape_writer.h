@@ -84,6 +84,8 @@ class TapeWriter {
   void NoteAsked(const c10::TensorImpl& tensor, Asked what);
   // See TapeRecorder::NoteHooksDisabled.
   void NoteHooksDisabled();
+  // See TapeRecorder::NoteFunction.
+  void NoteFunction() { backward_.NoteRun(); }
   // Of a function of the program's that is to run in each call: why it cannot
   // be run from here; empty: it can. And its call (TapeRecorder::Resume).
   std::string WhyNoFunction() const;

@@ -21,6 +21,8 @@ struct Noted {
   BackwardInside inside = {};
   TapeFault fault = {};
   bool was_here = false;
+  bool sees_runs = true;
+  bool calls = true;
 };
 
 class NotingNode final : public torch::autograd::Node {
@@ -29,7 +31,8 @@ class NotingNode final : public torch::autograd::Node {
 
   torch::autograd::variable_list apply(
       torch::autograd::variable_list&& gradients) override {
-    noted_.inside.NoteCall(noted_.record, noted_.fault);
+    if (noted_.sees_runs) noted_.inside.NoteRun();
+    if (noted_.calls) noted_.inside.NoteCall(noted_.record, noted_.fault);
     noted_.was_here = BackwardInside::IsHere();
     return std::move(gradients);
   }
@@ -82,6 +85,27 @@ TEST(BackwardInsideTest, FunctionsThatSaveNothingRunAgain) {
   x.sum().backward();
   EXPECT_FALSE(noted.inside.HasUsedUp(x.grad_fn()));
   EXPECT_FALSE(noted.inside.HasUsedUp((x + x).grad_fn()));
+}
+
+TEST(BackwardInsideTest, KnowsWhichFunctionsHaveRun) {
+  Noted noted;
+  const at::Tensor x = TensorOf(&noted);
+  const at::Tensor other = TensorOf(&noted);
+  noted.calls = false;  // it hands its gradient on
+  x.sum().backward();
+  EXPECT_FALSE(noted.inside.any());
+  EXPECT_TRUE(noted.inside.HasRun(x.grad_fn().get()));
+  EXPECT_FALSE(noted.inside.HasRun(other.grad_fn().get()));
+}
+
+TEST(BackwardInsideTest, AnyMayHaveRunIfOneWasNotSeen) {
+  Noted noted;
+  const at::Tensor x = TensorOf(&noted);
+  const at::Tensor other = TensorOf(&noted);
+  noted.sees_runs = false;
+  EXPECT_FALSE(noted.inside.HasRun(other.grad_fn().get()));
+  x.sum().backward();
+  EXPECT_TRUE(noted.inside.HasRun(other.grad_fn().get()));
 }
 
 TEST(BackwardInsideTest, RefusesPassesThatAreDifferentiatedAgain) {
