@@ -232,11 +232,11 @@ CASES = {
     "multi_grad_hook": Case(hooked_together, "hooks are set on tensors inside"),
     "node_hook": Case(hooked_at_its_node, "hooks are set on tensors inside"),
     "grad": Case(differentiated, "an output has a history still"),
-    "create_graph": Case(differentiable, "create_graph"),
-    "func_grad": Case(of_a_transform, "create_graph"),
-    "func_vjp": Case(of_a_vjp, "create_graph"),
+    "create_graph": Case(differentiable, "an output has a history still"),
+    "func_grad": Case(of_a_transform, "an output has a history still"),
+    "func_vjp": Case(of_a_vjp, "an output has a history still"),
     "func_vmap": Case(lambda net, x: torch.func.vmap(net.inner)(x), ""),
-    "tangent": Case(with_a_tangent, "no ordinary one"),
+    "tangent": Case(with_a_tangent, "forward-mode differentiation"),
     "anomaly": Case(under(torch.autograd.detect_anomaly), "anomaly detection"),
     "autocast": Case(
         lambda net, x: under(lambda: torch.autocast("cpu", torch.bfloat16))(

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from reprise import _observers, _profilers, _progress, _torchs_kernels
+from reprise import _higher_order, _observers, _profilers, _progress, _torchs_kernels
 from reprise._library import library_for, why_not_loaded
 from reprise._options import Device, OptionValue, as_text
 from reprise._region_report import RegionReport
@@ -151,6 +151,7 @@ def _at_first_enable() -> None:
         pause=lambda: _ops().pause_recording(),
         resume=lambda: _ops().resume_recording(),
     )
+    _higher_order.let_recordings_pass()
     _observers.wrap(_ops().plain_functions())
     _observers.pass_trace_on(lambda: _ops().pass_gpu_trace_on())
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
+from torch.autograd import forward_ad
 from torch.overrides import _get_current_function_mode_stack
 
 
@@ -62,6 +63,8 @@ def modes() -> tuple[Any, ...]:
         torch.is_anomaly_check_nan_enabled(),
         torch._C._is_multithreading_enabled(),
         torch._C._is_view_replay_enabled(),
+        forward_ad._current_level,
+        torch._C._functorch.maybe_current_level(),
         torch._C._autograd._saved_tensors_hooks_is_enabled(),
         torch.sparse.check_sparse_tensor_invariants.is_enabled(),
         torch.is_autocast_cache_enabled(),

@@ -37,8 +37,6 @@ _REMEDIES = {
     "is made that is no ordinary one": "leave what makes it outside; "
     "nn.TransformerEncoder makes none with enable_nested_tensor=False",
     "is used that is no ordinary one": "leave what uses it outside",
-    "a backward pass is differentiated again": "leave gradients of gradients, and "
-    "torch.func.grad, outside: make a region of what they are of",
     "the size of its result depends on data": "let what needs it return tensors of one "
     "size, and run in each call, by @reprise.eager",
 }

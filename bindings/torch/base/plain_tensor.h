@@ -26,6 +26,18 @@ inline bool ArePlain(c10::DispatchKeySet keys) {
   return (keys.raw_repr() & ~kPlain.raw_repr()) == 0;
 }
 
+// One without memory, which stands for zeros: torch makes it for a tangent that
+// is zero, and gives memory to what it hands to kernels. Else an ordinary
+// tensor.
+inline bool IsZeroTensor(c10::DispatchKeySet keys) {
+  using c10::DispatchKey;
+  return keys.has(DispatchKey::ZeroTensor) &&
+         ArePlain(keys.remove(DispatchKey::ZeroTensor));
+}
+inline bool IsZeroTensor(const c10::TensorImpl& tensor) {
+  return IsZeroTensor(tensor.key_set());
+}
+
 // An ordinary strided tensor of the host or of CUDA: no subclass or wrapper, no
 // sparse, quantized, nested, named or symbolic one. Only such tensors are
 // operands or results of traces.

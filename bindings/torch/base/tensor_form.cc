@@ -83,6 +83,10 @@ class Known {
   const torch::autograd::AutogradMeta* meta_ = nullptr;
 };
 
+bool HasExtents(c10::DispatchKeySet keys) {
+  return ArePlain(keys) || IsZeroTensor(keys);
+}
+
 bool IsIn(const c10::TensorImpl& tensor, Storages storages) {
   return !storages.empty() && tensor.has_storage() &&
          std::ranges::binary_search(
@@ -99,7 +103,7 @@ TensorForm TensorForm::Of(const at::Tensor& tensor) {
                   .requires_grad = tensor.requires_grad(),
                   .leaf = known.leaf(),
                   .hooks = known.hooks()};
-  if (ArePlain(tensor.key_set())) {
+  if (HasExtents(tensor.key_set())) {
     form.storage_offset = tensor.storage_offset();
     form.sizes = tensor.sizes().vec();
     form.strides = tensor.strides().vec();
@@ -120,8 +124,12 @@ bool TensorForm::FitsValue(const c10::TensorImpl& tensor) const {
          tensor.dtype() == c10::scalarTypeToTypeMeta(dtype) &&
          tensor.device() == device && known.requires_grad() == requires_grad &&
          known.leaf() == leaf && !known.has_tangent() &&
-         (!ArePlain(now) || (std::ranges::equal(tensor.sizes(), sizes) &&
-                             std::ranges::equal(tensor.strides(), strides)));
+         (!HasExtents(now) || (std::ranges::equal(tensor.sizes(), sizes) &&
+                               std::ranges::equal(tensor.strides(), strides)));
+}
+
+bool HasTangent(const c10::TensorImpl& tensor) {
+  return Known(tensor).has_tangent();
 }
 
 const c10::TensorImpl* GradientOf(const c10::TensorImpl& tensor) {

@@ -54,6 +54,9 @@ inline void Prefetch(const void* begin, size_t bytes) {
   for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at);
 }
 
+// It has one, of forward-mode differentiation.
+bool HasTangent(const c10::TensorImpl& tensor);
+
 // Null: it has none.
 const c10::TensorImpl* GradientOf(const c10::TensorImpl& tensor);
 

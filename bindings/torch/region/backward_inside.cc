@@ -28,21 +28,24 @@ bool BackwardInside::IsHere() {
   return torch::autograd::get_current_graph_task_id() != -1;
 }
 
+bool BackwardInside::Note(const NodePtr& function) {
+  if (!torch::autograd::get_current_graph_task_keep_graph()) {
+    freed_.insert(function.get());
+  }
+  return executed_.emplace(function.get(), function).second;
+}
+
 void BackwardInside::NoteRun() {
   const NodePtr function = torch::autograd::get_current_node();
-  if (function != nullptr) executed_.emplace(function.get(), function);
+  if (function != nullptr) Note(function);
 }
 
 void BackwardInside::NoteCall(const TapeRecord& record, TapeFault& fault) {
   if (!IsHere()) return;
   any_ = true;
-  const NodePtr function = torch::autograd::get_current_node();
-  unseen_ |= executed_.emplace(function.get(), function).second;
-  if (at::GradMode::is_enabled()) {
-    fault.Refuse(Refusal::kBackwardTwice);
-  } else if (record.pass != TapePass::kBackward &&
-             torch::autograd::get_current_graph_task_keep_graph()) {
-    fault.Refuse(Refusal::kGraphIsKept);
+  unseen_ |= Note(torch::autograd::get_current_node());
+  if (record.pass == TapePass::kBackward) {
+    if (at::GradMode::is_enabled()) fault.Refuse(Refusal::kBackwardTwice);
   } else if (record.level == TapeLevel::kAboveAutograd ||
              record.pass == TapePass::kForward) {
     fault.Refuse(Refusal::kBackwardAndGradients);
@@ -55,7 +58,7 @@ bool BackwardInside::HasUsedUp(const NodePtr& history) const {
   while (!left.empty()) {
     const NodePtr function = left.back();
     left.pop_back();
-    if (executed_.contains(function.get()) && SavesTensors(function)) continue;
+    if (freed_.contains(function.get()) && SavesTensors(function)) continue;
     bool is_last = true;
     for (const torch::autograd::Edge& edge : function->next_edges()) {
       if (edge.function == nullptr) continue;

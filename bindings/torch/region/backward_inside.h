@@ -5,6 +5,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "bindings/torch/base/torch_versions.h"
@@ -14,7 +15,10 @@
 namespace reprise::bindings {
 
 // Which functions of autograd's its engine has run while calls were written
-// down. Their histories are used up. One thread at a time.
+// down, and which of them have let go of what they had saved: those of a pass
+// that keeps its graph (retain_graph, create_graph) have not. torch.func
+// differentiates by passes of this engine, too, which keep theirs. One thread
+// at a time.
 class BackwardInside {
  public:
   // Its engine is at work on this thread.
@@ -40,10 +44,14 @@ class BackwardInside {
   static void SetSavingFunctions(const std::vector<std::string>& names);
 
  private:
+  // A function runs. False: it is known.
+  bool Note(const NodePtr& function);
+
   bool any_ = false;
   bool unseen_ = false;  // a function has run that was not noted
   // Kept, for another node may be made where one has been.
   std::unordered_map<const torch::autograd::Node*, NodePtr> executed_;
+  std::unordered_set<const torch::autograd::Node*> freed_;  // among them
 };
 
 }  // namespace reprise::bindings

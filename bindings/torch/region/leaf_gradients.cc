@@ -20,12 +20,12 @@ bool LeafGradients::Leaf::has_changed() const {
 void LeafGradients::Add(const at::Tensor& leaf) {
   if (!known_.insert(leaf.unsafeGetTensorImpl()).second) return;
   const at::Tensor gradient = leaf.grad();
-  leaves_.push_back({leaf, nullptr});
+  leaves_.push_back({leaf});
   if (!gradient.defined()) return;
   leaves_.back().before = gradient.unsafeGetTensorImpl();
   ++places_[PlaceOf(gradient)];
   gradients_.emplace(leaves_.back().before, leaves_.size() - 1);
-  kept_.emplace_back(gradient.getIntrusivePtr());
+  leaves_.back().kept.emplace(gradient.getIntrusivePtr());
 }
 
 const LeafGradients::Leaf* LeafGradients::LeafOf(

@@ -27,6 +27,7 @@ class LeafGradients {
   struct Leaf {
     at::Tensor tensor;
     const c10::TensorImpl* before = nullptr;  // its gradient; null: it had none
+    std::optional<WeakTensor> kept = {};  // that one: no address comes again
     // It has another one now, or none.
     bool has_changed() const;
   };
@@ -52,7 +53,6 @@ class LeafGradients {
   std::unordered_set<const c10::TensorImpl*> known_;              // leaves
   std::unordered_map<const c10::TensorImpl*, size_t> gradients_;  // of which
   std::map<std::pair<const void*, int64_t>, int> places_;  // of gradients
-  std::vector<WeakTensor> kept_;  // so that no address is used again
   std::optional<size_t> dropped_at_;
 };
 

@@ -22,6 +22,9 @@ bool OutsideCheck::CheckRegisters(const BackwardInside& backward) {
       }
       fault_.Refuse(Refusal::kOutsideOtherHistory);
     }
+    if (HasTangent(*tensor.unsafeGetTensorImpl())) {
+      fault_.Refuse(Refusal::kHasTangent);
+    }
     const TensorForm now = TensorForm::Of(tensor);
     if (now.hooks != came.form.hooks) {
       fault_.Refuse(Refusal::kOutsideHooks);
@@ -51,6 +54,16 @@ bool OutsideCheck::CheckRegisters(const BackwardInside& backward) {
           })) {
         fault_.Refuse(Refusal::kOutsideSharesMemory);
       }
+    }
+  }
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    const LeafGradients::Leaf& leaf = gradients_[i];
+    const TapeRegister* const reg =
+        leaf.before != nullptr ? names_.Find(leaf.before) : nullptr;
+    if (reg == nullptr || reg->origin != Origin::kGradient) continue;
+    if (auto tensor = leaf.kept->lock()) {
+      check(static_cast<size_t>(reg - record_.registers.data()),
+            at::Tensor(tensor));
     }
   }
   return tracks_gradients;

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "bindings/torch/region/backward_inside.h"
+#include "bindings/torch/region/leaf_gradients.h"
 #include "bindings/torch/region/tape_fault.h"
 #include "bindings/torch/region/tape_names.h"
 #include "bindings/torch/region/tape_record.h"
@@ -21,10 +22,16 @@ class OutsideCheck {
  public:
   // `inputs`: the callable's arguments.
   OutsideCheck(TapeRecord& record, TapeFault& fault, const TapeNames& names,
+               const LeafGradients& gradients,
                std::span<const at::Tensor> inputs)
-      : record_(record), fault_(fault), names_(names), inputs_(inputs) {}
+      : record_(record),
+        fault_(fault),
+        names_(names),
+        gradients_(gradients),
+        inputs_(inputs) {}
 
-  // Of arguments, and of what calls use. True: one was given a history, which
+  // Of arguments, of what calls use, and of gradients among these that were
+  // there before. True: one was given a history, which
   // the record's level does not track.
   bool CheckRegisters(const BackwardInside& backward);
   // Of what the callable may look at. What no call uses is watched from now on
@@ -39,6 +46,7 @@ class OutsideCheck {
   TapeRecord& record_;
   TapeFault& fault_;
   const TapeNames& names_;
+  const LeafGradients& gradients_;
   const std::span<const at::Tensor> inputs_;
 };
 

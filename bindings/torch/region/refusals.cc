@@ -35,6 +35,9 @@ constexpr Row kRows[] = {
     {Refusal::kNotOrdinaryUsed,
      "a tensor is used that is no ordinary one (sparse, quantized, "
      "nested, of another device)"},
+    {Refusal::kTransformedUsed,
+     "a transform of torch.func (vmap, grad) runs inside, and results keep "
+     "their histories: detach them, or what they are computed from"},
     {Refusal::kOtherHistory,
      "a tensor was given another history than torch's operators give "
      "(a torch.autograd.Function, requires_grad_(), a hook)"},
@@ -68,22 +71,29 @@ constexpr Row kRows[] = {
     {Refusal::kWatchedChanged,
      "a tensor from outside is given another form, or a gradient"},
     {Refusal::kGradientFromOutside, "a gradient comes from outside"},
+    {Refusal::kGradientHasHistory,
+     "a tensor keeps a gradient that has a history (create_graph): detach it, "
+     "or drop it before the call ends"},
+    {Refusal::kHasTangent,
+     "a tensor keeps a tangent of forward-mode differentiation: unpack it "
+     "inside"},
     {Refusal::kOutputNotOrdinary, "an output is no ordinary tensor"},
     {Refusal::kOutputIsDataOfArgument, "an output is an argument's .data"},
     {Refusal::kOutputIsDataOfOutside,
      "an output is the .data of a tensor from outside"},
     {Refusal::kOutputIsViewOfOutside, "an output is a view of what is outside"},
     {Refusal::kOutputHasHistory,
-     "an output has a history still, beside a backward pass inside: "
-     "detach it"},
+     "an output has a history still, beside a backward pass inside (one of "
+     "torch.func.grad is one, too): detach it"},
+    {Refusal::kOutputIsLeaf,
+     "an output is made inside and keeps a gradient, or requires_grad_(): "
+     "return both detached"},
     {Refusal::kWritesArgument, "it writes an argument"},
     {Refusal::kSavesNotOrdinary, "autograd saves what is no ordinary tensor"},
     {Refusal::kReadsUnsaved,
      "its backward pass reads a tensor that autograd has not saved"},
     {Refusal::kBackwardTwice,
      "a backward pass is differentiated again (create_graph)"},
-    {Refusal::kGraphIsKept,
-     "the graph of a backward pass is kept (retain_graph)"},
     {Refusal::kBackwardAndGradients,
      "gradients are asked for, and its results have some, too"},
     {Refusal::kBackwardGoesOutside,

@@ -61,7 +61,12 @@ class TapeMatcher {
   bool MayBe(int32_t expected, int32_t written) const;
   // By so many bytes the register begins later in its storage than it did.
   int64_t MovedBy(int32_t reg) const;
+  // Constants that nobody had read when they were met hold the same if somebody
+  // has by now.
+  bool HoldTheSame();
   bool SameContents() const;
+  // As many of them.
+  bool SameResults(const TapeCall& expected, const TapeCall& written);
   bool SameArgument(TapeArgument& expected, TapeArgument& written,
                     const NumberMatcher::Place& place, std::string& how);
   // Of an argument that varies.
@@ -73,6 +78,7 @@ class TapeMatcher {
   NumberMatcher numbers_;
   std::optional<TapeRecord> expected_;  // a copy; nothing is expected: none
   size_t which_ = 0;
+  std::vector<size_t> unread_;  // registers
   bool read_another_ = false;
 };
 

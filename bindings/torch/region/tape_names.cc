@@ -81,7 +81,11 @@ int32_t TapeNames::AddResult(const at::Tensor& tensor, size_t call) {
     forms_[static_cast<size_t>(known->second)] = TensorForm::Of(tensor);
     return known->second;
   }
-  if (!IsPlainTensor(*tensor.unsafeGetTensorImpl())) {
+  const c10::TensorImpl& made = *tensor.unsafeGetTensorImpl();
+  const bool is_zero = record_.pass == TapePass::kWhole &&
+                       record_.level == TapeLevel::kBelowAutograd &&
+                       IsZeroTensor(made);
+  if (!IsPlainTensor(made) && !is_zero) {
     fault_.Refuse(Refusal::kNotOrdinaryMade);
     return TapeArgument::kUndefined;
   }
@@ -131,12 +135,40 @@ bool TapeNames::IsNamedByPlace(const at::Tensor& tensor) const {
   return by_place_.contains(tensor.unsafeGetTensorImpl());
 }
 
-int32_t TapeNames::RegisterOf(const at::Tensor& tensor) {
+int32_t TapeNames::RegisterOf(const at::Tensor& tensor, LookAt look) {
   if (!tensor.defined()) return TapeArgument::kUndefined;
+  const int32_t reg = Name(tensor);
+  if (look == LookAt::kData && tensor.has_storage()) {
+    NoteRead(tensor.storage().unsafeGetStorageImpl());
+  }
+  return reg;
+}
+
+void TapeNames::NoteRead(const c10::StorageImpl* storage) {
+  const auto read = unread_.extract(storage);
+  if (read.empty()) return;
+  record_.registers[static_cast<size_t>(read.mapped())].unread = false;
+}
+
+void TapeNames::NoteCopies(std::span<const int32_t> of,
+                           std::span<const c10::IValue> results) {
+  if (of.empty() || of[0] < 0) return;
+  const c10::StorageImpl* const storage = StorageOf(of[0]);
+  ForTensors(results, [&](const at::Tensor& tensor) {
+    const bool is_view = tensor.defined() && tensor.has_storage() &&
+                         tensor.storage().unsafeGetStorageImpl() == storage;
+    if (!is_view) NoteRead(storage);
+  });
+}
+
+int32_t TapeNames::Name(const at::Tensor& tensor) {
   const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
   if (tensor.has_storage() &&
       unwritten_.erase(tensor.storage().unsafeGetStorageImpl()) != 0) {
     const int32_t constant = AddForeign(tensor);  // the host has written it
+    TapeRegister& added = record_.registers[static_cast<size_t>(constant)];
+    added.unread = added.content.defined();
+    unread_[tensor.storage().unsafeGetStorageImpl()] = constant;
     contents_.erase(
         std::ranges::remove(contents_, constant, &Content::reg).begin(),
         contents_.end());
@@ -167,7 +199,11 @@ int32_t TapeNames::RegisterOf(const at::Tensor& tensor) {
     return aliases.front();
   }
   if (!IsPlainTensor(*impl)) {
-    fault_.Refuse(Refusal::kNotOrdinaryUsed);
+    const bool transformed = impl->key_set().has_any(
+        c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched,
+                             c10::DispatchKey::FuncTorchGradWrapper}));
+    fault_.Refuse(transformed ? Refusal::kTransformedUsed
+                              : Refusal::kNotOrdinaryUsed);
     return TapeArgument::kUndefined;
   }
   if (leaf != nullptr) {

@@ -50,11 +50,16 @@ class TapeNames {
   // What a tensor is now, which is named if it was not. Negative: it is none,
   // or cannot be named.
   int32_t AddInput(const at::Tensor& input, uint32_t index);
-  int32_t RegisterOf(const at::Tensor& tensor);
+  enum class LookAt : uint8_t { kForm, kData };
+  int32_t RegisterOf(const at::Tensor& tensor, LookAt look = LookAt::kData);
+  // An operator that gives views of the first of these may have given a copy,
+  // and so have looked at what it holds.
+  void NoteCopies(std::span<const int32_t> of,
+                  std::span<const c10::IValue> results);
   int32_t AddResult(const at::Tensor& tensor, size_t call);
   // Above autograd: a call has given it the history that it has now.
   void NoteHistory(int32_t reg, const at::Tensor& tensor);
-  // A call gave memory of the host without content, or has written it.
+  // A call gave memory of the host without content.
   void NoteUnwritten(const at::Tensor& tensor);
   // A call is about to write. It writes tensors from outside by their `.data`,
   // which has its own count of writes: theirs stays as it is.
@@ -97,11 +102,14 @@ class TapeNames {
   void CheckConstants(std::span<const at::Tensor> saved);
 
  private:
+  // What lies in that memory of the host has been looked at.
+  void NoteRead(const c10::StorageImpl* storage);
   using Node = torch::autograd::Node;
 
   int32_t Add(const at::Tensor& tensor, TapeRegister::Origin origin,
               uint32_t index);
   int32_t AddForeign(const at::Tensor& tensor);
+  int32_t Name(const at::Tensor& tensor);
   // Registers in whose place the tensor lies, in their form; ascending.
   std::vector<int32_t> FindAliases(const at::Tensor& tensor) const;
   // It has the memory and the layout that operators have given it.
@@ -133,6 +141,8 @@ class TapeNames {
   std::unordered_set<const c10::TensorImpl*> data_;  // the same
   // What the host alone may have written.
   std::unordered_set<const c10::StorageImpl*> unwritten_;
+  // Of this memory: the register whose form alone has been looked at.
+  std::unordered_map<const c10::StorageImpl*, int32_t> unread_;
   // Of small tensors of the host that came from outside.
   struct Content {
     int32_t reg = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,19 @@ bool HasMask(std::span<const c10::IValue> arguments) {
     }
   }
   return false;
+}
+
+// Of the form of its first argument, and of what it is told.
+bool MakesAlike(const c10::OperatorHandle& op) {
+  static constexpr std::string_view kNames[] = {
+      "aten::empty_like", "aten::full_like",  "aten::new_empty",
+      "aten::new_full",   "aten::new_ones",   "aten::new_zeros",
+      "aten::ones_like",  "aten::rand_like",  "aten::randint_like",
+      "aten::randn_like", "aten::zeros_like", "aten::new_empty_strided",
+  };
+  const c10::OperatorName& name = op.operator_name();
+  return std::ranges::find(kNames, name.name) != std::end(kNames) ||
+         (name.name == "aten::bernoulli" && name.overload_name == "p");
 }
 
 bool PicksByIndices(const c10::OperatorHandle& op) {
@@ -198,6 +212,21 @@ bool GivesViews(const c10::OperatorHandle& op) {
          std::ranges::none_of(arguments, &c10::Argument::is_out) &&
          std::ranges::all_of(op.schema().returns(), views) &&
          !op.schema().returns().empty();
+}
+
+bool ReadsOnlyForm(const c10::OperatorHandle& op,
+                   std::span<const c10::IValue> arguments, size_t argument) {
+  if (RunsProgramsKernel(op.operator_name())) return false;
+  if (argument == 0 && (GivesViews(op) || MakesAlike(op))) return true;
+  // Each gradient is of two of the three; torch.func gives memory that nobody
+  // has written in the place of the third one.
+  if (op.operator_name().name != "aten::convolution_backward") return false;
+  const auto& schema = op.schema().arguments();
+  const c10::IValue& mask = arguments.back();
+  if (!mask.isBoolList() || mask.toBoolList().size() != 3) return false;
+  const std::string& name = schema[argument].name();
+  return (name == "weight" && !mask.toBoolList()[0]) ||
+         (name == "input" && !mask.toBoolList()[1]);
 }
 
 }  // namespace reprise::bindings

@@ -70,6 +70,10 @@ bool Writes(const c10::OperatorHandle& op, size_t argument);
 // Gives views of its first argument, and does nothing else.
 bool GivesViews(const c10::OperatorHandle& op);
 
+// What that argument holds has no say in the results, nor in anything else.
+bool ReadsOnlyForm(const c10::OperatorHandle& op,
+                   std::span<const c10::IValue> arguments, size_t argument);
+
 }  // namespace reprise::bindings
 
 #endif  // REPRISE_BINDINGS_TORCH_REGION_TAPE_OPS_H_

@@ -58,6 +58,9 @@ struct TapeRegister {
   TensorForm form;                    // when it came
   std::optional<WeakTensor> foreign;  // kForeign
   at::Tensor content;  // kConstant; also of foreign ones that may become it
+  // Calls have looked at the form of this memory of the host, and at nothing
+  // that it holds: it may hold anything.
+  bool unread = false;
 };
 
 // A call's argument.

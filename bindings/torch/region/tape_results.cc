@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/base/tensor_form.h"
+
 namespace reprise::bindings {
 namespace {
 
@@ -11,7 +14,9 @@ using Origin = TapeRegister::Origin;
 
 }  // namespace
 
-void TapeResults::NoteGradients(size_t behind_reads) {
+bool TapeResults::NoteGradients(size_t behind_reads,
+                                const BackwardInside& backward) {
+  bool tracks_gradients = false;
   gradients_.LookForDropped(record_.calls.size());
   // Where Python would read another value, nothing may have changed.
   record_.drops_gradients_at = std::max(
@@ -26,22 +31,39 @@ void TapeResults::NoteGradients(size_t behind_reads) {
     TapeGradient& noted = record_.gradients.emplace_back();
     noted.of = static_cast<uint32_t>(names_.RegisterOf(leaf.tensor));
     if (same) continue;
-    noted.after = names_.RegisterOf(leaf.tensor.grad());
+    const at::Tensor& after = leaf.tensor.grad();
+    noted.after = names_.RegisterOf(after);
+    if (after.defined() && !IsPlainTensor(*after.unsafeGetTensorImpl())) {
+      fault_.Refuse(Refusal::kOutputNotOrdinary);
+    }
+    if (after.defined() && after.requires_grad() &&
+        record_.level == TapeLevel::kBelowAutograd) {
+      // No level has both: a pass inside, and histories behind it.
+      if (backward.any() || record_.pass != TapePass::kWhole) {
+        fault_.Refuse(Refusal::kGradientHasHistory);
+      } else {
+        tracks_gradients = true;
+      }
+    }
     if (noted.after >= 0 &&
         record_.registers[static_cast<size_t>(noted.after)].origin ==
             Origin::kForeign) {
       fault_.Refuse(Refusal::kGradientFromOutside);
     }
   }
+  return tracks_gradients;
 }
 
 bool TapeResults::NoteOutput(const at::Tensor& output,
                              const BackwardInside& backward) {
   const int32_t reg = names_.RegisterOf(output);
   record_.outputs.push_back(reg);
-  if (reg < 0) {
+  if (reg < 0 || !IsPlainTensor(*output.unsafeGetTensorImpl())) {
     fault_.Refuse(Refusal::kOutputNotOrdinary);
     return false;
+  }
+  if (HasTangent(*output.unsafeGetTensorImpl())) {
+    fault_.Refuse(Refusal::kHasTangent);
   }
   const TapeRegister& given = record_.registers[static_cast<size_t>(reg)];
   if (given.origin == Origin::kInput && !output.is_same(inputs_[given.index])) {
@@ -51,6 +73,10 @@ bool TapeResults::NoteOutput(const at::Tensor& output,
       given.foreign->_unsafe_get_target() != output.unsafeGetTensorImpl()) {
     fault_.Refuse(Refusal::kOutputIsDataOfOutside);
   }
+  const bool is_made = given.origin == Origin::kResult;
+  if (is_made && GradientOf(*output.unsafeGetTensorImpl()) != nullptr) {
+    fault_.Refuse(Refusal::kOutputIsLeaf);
+  }
   if (record_.pass == TapePass::kForward) {
     if (given.origin == Origin::kResult && names_.IsOutside(reg)) {
       fault_.Refuse(Refusal::kOutputIsViewOfOutside);
@@ -59,7 +85,9 @@ bool TapeResults::NoteOutput(const at::Tensor& output,
   }
   if (!output.requires_grad()) return false;
   if (!backward.any()) return record_.level == TapeLevel::kBelowAutograd;
-  if (output.grad_fn() != nullptr && !backward.HasUsedUp(output.grad_fn())) {
+  if (output.grad_fn() == nullptr) {
+    if (is_made) fault_.Refuse(Refusal::kOutputIsLeaf);
+  } else if (!backward.HasUsedUp(output.grad_fn())) {
     fault_.Refuse(Refusal::kOutputHasHistory);
   }
   return false;

@@ -33,8 +33,9 @@ class TapeResults {
         gradients_(gradients),
         inputs_(inputs) {}
 
-  // `behind_reads`: the first call behind all that Python has read.
-  void NoteGradients(size_t behind_reads);
+  // `behind_reads`: the first call behind all that Python has read. True: one
+  // has a history, which the record's level does not track.
+  bool NoteGradients(size_t behind_reads, const BackwardInside& backward);
   // True: it has a history, which the record's level does not track.
   bool NoteOutput(const at::Tensor& output, const BackwardInside& backward);
   // Of a forward pass, behind all outputs of its own: which output behind these

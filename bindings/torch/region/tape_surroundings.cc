@@ -11,6 +11,7 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include <algorithm>
@@ -44,6 +45,11 @@ uint64_t SeedOf(c10::Device device) {
 
 size_t PairsOfHooks() {
   return at::SavedTensorDefaultHooks::get_tls_state().stack.size();
+}
+
+// On any thread: there is one level for all of them.
+bool TangentsAreMade() {
+  return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr;
 }
 
 }  // namespace
@@ -88,6 +94,7 @@ TapeSurroundings::TapeSurroundings(TapeLevel level, TapePass pass)
       pass_(pass),
       modes_(ModesWord()),
       inference_(c10::InferenceMode::is_enabled()),
+      tangents_(TangentsAreMade()),
       grad_mode_(at::GradMode::is_enabled()),
       hooks_(PairsOfHooks()),
       node_hooks_(NodeHooks()),
@@ -105,6 +112,11 @@ TapeSurroundings::TapeSurroundings(TapeLevel level, TapePass pass)
 const char* TapeSurroundings::Difference() const {
   if (c10::InferenceMode::is_enabled() != inference_) {
     return "inference mode begins or ends inside: put it around it";
+  }
+  if ((level_ == TapeLevel::kAboveAutograd || pass_ != TapePass::kWhole) &&
+      TangentsAreMade() && !tangents_) {
+    return "forward-mode differentiation (torch.func.jvp, dual_level) begins "
+           "inside, and results keep their histories: detach them";
   }
   // Regions begin under neither of these two.
   if (c10::impl::TorchDispatchModeTLS::any_modes_set()) {

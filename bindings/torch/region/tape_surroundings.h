@@ -66,6 +66,7 @@ class TapeSurroundings {
   const TapePass pass_;
   const uint64_t modes_;
   const bool inference_;
+  const bool tangents_;
   const bool grad_mode_;
   const size_t hooks_;  // pairs of them
   const size_t node_hooks_;

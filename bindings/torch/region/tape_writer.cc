@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "bindings/torch/base/ivalues.h"
-#include "bindings/torch/base/plain_tensor.h"
 #include "bindings/torch/region/outside_check.h"
+#include "bindings/torch/region/tape_arguments.h"
 #include "bindings/torch/region/tape_ops.h"
 #include "bindings/torch/region/tape_results.h"
 #include "bindings/torch/region/tape_views.h"
@@ -21,7 +21,6 @@ namespace reprise::bindings {
 namespace {
 
 using c10::DispatchKey;
-using Kind = TapeArgument::Kind;
 using Origin = TapeRegister::Origin;
 
 }  // namespace
@@ -53,37 +52,6 @@ TapeWriter::TapeWriter(Parts parts)
     record_.placement.sharing.push_back(
         static_cast<uint32_t>(same - parts_.inputs.begin()));
   }
-}
-
-TapeArgument TapeWriter::Argument(const c10::IValue& value) {
-  TapeArgument argument;
-  const auto name = [&](const std::optional<at::Tensor>& tensor) {
-    argument.registers.push_back(tensor.has_value() ? names_.RegisterOf(*tensor)
-                                                    : TapeArgument::kNone);
-    argument.by_place |= tensor.has_value() && names_.IsNamedByPlace(*tensor);
-  };
-  if (value.isTensor() && value.toTensor().defined() &&
-      value.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
-    const DepthGuard unseen;  // the program reads nothing
-    argument.wrapped = true;
-    argument.value =
-        CopyHostTensor(*value.toTensor().unsafeGetTensorImpl()).item();
-  } else if (value.isTensor()) {
-    argument.kind = Kind::kTensor;
-    name(value.toTensor());
-  } else if (value.isTensorList()) {
-    argument.kind = Kind::kTensors;
-    for (const at::Tensor& tensor : value.toTensorVector()) name(tensor);
-  } else if (value.isOptionalTensorList()) {
-    argument.kind = Kind::kOptionalTensors;
-    for (const std::optional<at::Tensor>& tensor :
-         value.toOptionalTensorVector()) {
-      name(tensor);
-    }
-  } else {
-    argument.value = value.isList() ? value.toList().copy() : value;
-  }
-  return argument;
 }
 
 void TapeWriter::CheckSurroundings(const c10::OperatorHandle& op,
@@ -131,6 +99,22 @@ size_t TapeWriter::Before(const c10::OperatorHandle& op,
                           std::span<const c10::IValue> arguments) {
   if (fault_.refused()) return 0;
   CheckSurroundings(op, arguments);
+  if (parts_.level == TapeLevel::kBelowAutograd &&
+      parts_.pass == TapePass::kWhole) {
+    if (formal_.AreAllThatIsMade(op, arguments)) return kNoCall;
+    ForTensors(arguments, [this](const at::Tensor& tensor) {
+      if (!formal_.TakeZero(tensor)) return;
+      const size_t call = Write(FormalTensors::ZeroOperator(),
+                                FormalTensors::ArgumentsOf(tensor));
+      const c10::IValue zero = tensor;
+      After(call, {&zero, 1});
+    });
+  }
+  return Write(op, arguments);
+}
+
+size_t TapeWriter::Write(const c10::OperatorHandle& op,
+                         std::span<const c10::IValue> arguments) {
   if (DecidesByValues(op)) deciding_.NoteTensors(op, arguments);
   gradients_.LookForDropped(record_.calls.size());
   const bool writes_data = names_.NoteWrites(op, arguments);
@@ -145,11 +129,7 @@ size_t TapeWriter::Before(const c10::OperatorHandle& op,
       (parts_.level == TapeLevel::kBelowAutograd &&
        c10::impl::tls_is_dispatch_key_excluded(DispatchKey::ADInplaceOrView) &&
        !op.hasKernelForDispatchKey(DispatchKey::ADInplaceOrView));
-  call.arguments.reserve(arguments.size());
-  for (const c10::IValue& value : arguments) {
-    TapeArgument argument = Argument(value);
-    call.arguments.push_back(std::move(argument));
-  }
+  call.arguments = ArgumentsOf(op, arguments, names_, fault_);
   numbers_.NoteCall();
   // Without an offset, from where the tensor begins.
   if (op.operator_name().name.starts_with("aten::as_strided") &&
@@ -172,6 +152,12 @@ size_t TapeWriter::Before(const c10::OperatorHandle& op,
 
 void TapeWriter::After(size_t index, std::span<const c10::IValue> results) {
   if (fault_.refused()) return;
+  if (index == kNoCall) {
+    ForTensors(results, [this](const at::Tensor& tensor) {
+      if (!formal_.NoteMade(tensor)) fault_.Refuse(Refusal::kNotOrdinaryMade);
+    });
+    return;
+  }
   bool of_device = false;
   bool to_host = false;
   TapeCall& call = record_.calls[index];
@@ -204,6 +190,9 @@ void TapeWriter::After(size_t index, std::span<const c10::IValue> results) {
   if (of_device && to_host && !TellsHowItDrew(call.op) &&
       !DecidesByValues(call.op)) {
     fault_.Refuse(Refusal::kCopiesToHost, call.op);
+  }
+  if (GivesViews(call.op)) {
+    names_.NoteCopies(call.arguments[0].registers, results);
   }
   for (const c10::IValue& value : results) {
     if (value.isObject() || value.isCustomClass() || value.isFuture()) {
@@ -294,7 +283,7 @@ void TapeWriter::NoteHooksDisabled() {
 void TapeWriter::NoteResults(std::span<const at::Tensor> outputs,
                              size_t saved_from, Outcome& outcome) {
   TapeResults results(record_, fault_, names_, gradients_, parts_.inputs);
-  results.NoteGradients(behind_reads_);
+  outcome.tracks_gradients |= results.NoteGradients(behind_reads_, backward_);
   const auto own = outputs.first(std::min(saved_from, outputs.size()));
   record_.saved_from = own.size();
   for (const at::Tensor& output : own) {
@@ -315,7 +304,7 @@ void TapeWriter::NoteResults(std::span<const at::Tensor> outputs,
 
 void TapeWriter::CheckEnd(std::span<const at::Tensor> outputs,
                           Outcome& outcome) {
-  OutsideCheck outside(record_, fault_, names_, parts_.inputs);
+  OutsideCheck outside(record_, fault_, names_, gradients_, parts_.inputs);
   outcome.tracks_gradients |= outside.CheckRegisters(backward_);
   outside.CheckWatched(parts_.watched, std::move(watched_));
   if (parts_.pass == TapePass::kBackward) {
@@ -337,7 +326,10 @@ void TapeWriter::CheckEnd(std::span<const at::Tensor> outputs,
     fault_.RefuseAt(hooks_inside_, Refusal::kHooksInside);
     outcome.tracks_gradients = false;
   }
-  if (hooks_disabled_) {
+  const bool tracks = outcome.tracks_gradients ||
+                      parts_.level == TapeLevel::kAboveAutograd ||
+                      parts_.pass == TapePass::kForward;
+  if (hooks_disabled_ && tracks) {
     outcome.no_forward_pass = SentenceOf(Refusal::kHooksDisabled);
   }
   if (backward_.any() && surroundings_.had_hooks()) {

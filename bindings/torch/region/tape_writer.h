@@ -19,6 +19,7 @@
 #include "bindings/torch/base/tensor_form.h"
 #include "bindings/torch/region/backward_inside.h"
 #include "bindings/torch/region/deciding_values.h"
+#include "bindings/torch/region/formal_tensors.h"
 #include "bindings/torch/region/leaf_gradients.h"
 #include "bindings/torch/region/number_writer.h"
 #include "bindings/torch/region/tape.h"
@@ -55,16 +56,20 @@ class TapeWriter {
 
   TapeLevel level() const { return parts_.level; }
 
-  // An operator is about to be called: which call it is.
+  // An operator is about to be called: which call it is. kNoCall: it is one
+  // that need not be made again.
   size_t Before(const c10::OperatorHandle& op,
                 std::span<const c10::IValue> arguments);
+  static constexpr size_t kNoCall = SIZE_MAX;
   void After(size_t call, std::span<const c10::IValue> results);
   // What was called, or is about to be, changes something that stays.
   bool HasEffects() const {
     return !fault_.refused() &&
            (!effects_.none() || gradients_.dropped_at().has_value());
   }
-  bool MayVary(size_t call) const { return deciding_.MayVary(call); }
+  bool MayVary(size_t call) const {
+    return call != kNoCall && deciding_.MayVary(call);
+  }
 
   // Of an operator that is made of others, which are what is written down.
   void NoteNumbers(std::span<const c10::IValue> arguments) {
@@ -128,7 +133,9 @@ class TapeWriter {
               const std::vector<bool>& computed, size_t saved_from);
 
  private:
-  TapeArgument Argument(const c10::IValue& value);
+  // Behind CheckSurroundings.
+  size_t Write(const c10::OperatorHandle& op,
+               std::span<const c10::IValue> arguments);
   // What Python asks it for is the same in each call of this form.
   bool IsOfThisCall(const c10::TensorImpl& tensor, Asked what) const;
   void CheckSurroundings(const c10::OperatorHandle& op,
@@ -155,6 +162,7 @@ class TapeWriter {
   DecidingValues deciding_;
   NumberWriter numbers_;
   BackwardInside backward_;
+  FormalTensors formal_;
   uint64_t hooks_inside_ = 0;  // the question where some begin; 0: none do
   bool hooks_disabled_ = false;
   // By call: what its schema says that it writes.

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <utility>
+#include <vector>
 
 #include "bindings/torch/base/torch_versions.h"
 
@@ -108,17 +109,52 @@ TEST(BackwardInsideTest, AnyMayHaveRunIfOneWasNotSeen) {
   EXPECT_TRUE(noted.inside.HasRun(other.grad_fn().get()));
 }
 
-TEST(BackwardInsideTest, RefusesPassesThatAreDifferentiatedAgain) {
+TEST(BackwardInsideTest, KeptGraphsAreNotUsedUp) {
+  for (const bool create_graph : {false, true}) {
+    Noted noted;
+    const at::Tensor x = TensorOf(&noted);
+    x.sin().sum().backward({}, /*retain_graph=*/true, create_graph);
+    EXPECT_TRUE(noted.inside.any());
+    EXPECT_FALSE(noted.fault.refused()) << noted.fault.reason();
+    EXPECT_FALSE(noted.inside.HasUsedUp(x.grad_fn()));
+    x.sin().sum().backward();
+    EXPECT_TRUE(noted.inside.HasUsedUp(x.grad_fn()));
+  }
+}
+
+TEST(BackwardInsideTest, WhatLeavesSomethingOutIsNotUsedUp) {
+  for (const bool all : {false, true}) {
+    Noted noted;
+    const NodePtr node = MakeNode<NotingNode>(&noted);
+    const at::Tensor asked = at::randn({3}).requires_grad_();
+    const at::Tensor other = at::randn({3}).requires_grad_();
+    node->set_next_edges(torch::autograd::collect_next_edges(asked + other));
+    at::Tensor tensor = at::randn({3});
+    torch::autograd::create_gradient_edge(tensor, node);
+    const std::vector<at::Tensor> inputs =
+        all ? std::vector{asked, other} : std::vector{asked};
+    tensor.sum().backward({}, /*retain_graph=*/false, /*create_graph=*/false,
+                          inputs);
+    EXPECT_TRUE(noted.inside.any());
+    EXPECT_EQ(noted.inside.HasUsedUp(node), all);
+  }
+}
+
+TEST(BackwardInsideTest, ALeafIsNeverUsedUp) {
   Noted noted;
+  const NodePtr node = MakeNode<NotingNode>(&noted);
+  at::Tensor tensor = at::randn({3});
+  torch::autograd::create_gradient_edge(tensor, node);
+  tensor.sum().backward();
+  EXPECT_TRUE(noted.inside.any());
+  EXPECT_FALSE(noted.inside.HasUsedUp(node));
+}
+
+TEST(BackwardInsideTest, TheTapeOfABackwardPassIsNotDifferentiatedAgain) {
+  Noted noted{.record = {.pass = TapePass::kBackward}};
   TensorOf(&noted).sum().backward({}, /*retain_graph=*/true,
                                   /*create_graph=*/true);
   EXPECT_EQ(noted.fault.reason(), SentenceOf(Refusal::kBackwardTwice));
-}
-
-TEST(BackwardInsideTest, RefusesGraphsThatAreKept) {
-  Noted noted;
-  TensorOf(&noted).sum().backward({}, /*retain_graph=*/true);
-  EXPECT_EQ(noted.fault.reason(), SentenceOf(Refusal::kGraphIsKept));
 }
 
 TEST(BackwardInsideTest, RefusesThemWhereResultsHaveGradientsToo) {

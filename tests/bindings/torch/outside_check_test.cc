@@ -27,7 +27,7 @@ class OutsideCheckTest : public testing::Test {
   std::vector<at::Tensor> inputs_ = {at::randn({3})};
   at::Tensor weight_ = at::randn({4});
   at::Tensor seen_ = at::randn({5});
-  OutsideCheck check_{record_, fault_, names_, inputs_};
+  OutsideCheck check_{record_, fault_, names_, gradients_, inputs_};
 };
 
 TEST_F(OutsideCheckTest, WhatStaysAsItWasIsInOrder) {
@@ -69,6 +69,17 @@ TEST_F(OutsideCheckTest, AnArgumentInMemoryFromOutsideIsRefused) {
   EXPECT_EQ(fault_.reason(), SentenceOf(Refusal::kOutsideSharesMemory));
 }
 
+TEST_F(OutsideCheckTest, AGradientThatIsGivenAHistoryIsTrackedToo) {
+  at::Tensor leaf = at::zeros({3}).requires_grad_();
+  leaf.mutable_grad() = at::ones({3});
+  gradients_.Add(leaf);
+  names_.RegisterOf(leaf.grad());
+  EXPECT_FALSE(check_.CheckRegisters(backward_));
+  leaf.mutable_grad().mul_(at::randn({3}).requires_grad_());
+  EXPECT_TRUE(check_.CheckRegisters(backward_));
+  EXPECT_FALSE(fault_.refused()) << fault_.reason();
+}
+
 TEST_F(OutsideCheckTest, WatchedTensorsKeepTheirForm) {
   seen_.set_data(at::randn({6}));
   check_.CheckWatched(std::vector<at::Tensor>{seen_}, watched_);
@@ -78,7 +89,7 @@ TEST_F(OutsideCheckTest, WatchedTensorsKeepTheirForm) {
 TEST_F(OutsideCheckTest, ABackwardPassReadsWhatWasSaved) {
   TapeRecord record;
   TapeNames names(record, fault_, gradients_, watched_);
-  OutsideCheck check(record, fault_, names, inputs_);
+  OutsideCheck check(record, fault_, names, gradients_, inputs_);
   names.AddInput(inputs_[0], 0);
   names.RegisterOf(at::zeros({}));  // a formula's number
   check.CheckBackwardReads();

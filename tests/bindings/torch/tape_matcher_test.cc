@@ -160,6 +160,25 @@ TEST_F(TapeMatcherTest, ATensorOfTheSameContentIsAConstant) {
       Has(Match({expected}, times(3)).InCalls(), "'other' is another tensor"));
 }
 
+TEST_F(TapeMatcherTest, WhatNobodyReadsMayBeAnything) {
+  const auto function = [](float held, bool reads) {
+    return [held, reads] {
+      const at::Tensor host = at::empty({2});
+      host.mutable_data_ptr<float>()[0] = held;
+      host.mutable_data_ptr<float>()[1] = 1;
+      const at::Tensor view = host.view({2, 1});
+      return Tensors{reads ? view.sin() : at::zeros_like(view)};
+    };
+  };
+  Match unread({Record(x_, function(1, false))},
+               Record(x_, function(2, false)));
+  EXPECT_EQ(unread.InAll(), "");
+  Match read({Record(x_, function(1, true))}, Record(x_, function(2, true)));
+  EXPECT_NE(read.InAll(), "");
+  Match same({Record(x_, function(1, true))}, Record(x_, function(1, true)));
+  EXPECT_EQ(same.InAll(), "");
+}
+
 TEST_F(TapeMatcherTest, AnArgumentMayBeginElsewhereInItsStorage) {
   const at::Tensor whole = at::randn({8});
   const auto from = [&whole](int64_t begin) {

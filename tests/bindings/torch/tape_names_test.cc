@@ -133,6 +133,21 @@ TEST_F(TapeNamesTest, WhatTheHostWritesIsAConstant) {
   EXPECT_EQ(names_.RegisterOf(other), written);
 }
 
+TEST_F(TapeNamesTest, WhatIsLookedAtForItsFormIsUnread) {
+  const at::Tensor host = at::empty({2});
+  names_.AddResult(host, 0);
+  names_.NoteUnwritten(host);
+  const int32_t constant = names_.RegisterOf(host, TapeNames::LookAt::kForm);
+  EXPECT_EQ(At(constant).origin, Origin::kForeign);
+  EXPECT_TRUE(At(constant).unread);
+  const at::Tensor view = host.view({2, 1});
+  names_.AddResult(view, 1);
+  names_.RegisterOf(view, TapeNames::LookAt::kForm);
+  EXPECT_TRUE(At(constant).unread);
+  names_.RegisterOf(view);
+  EXPECT_FALSE(At(constant).unread);
+}
+
 TEST_F(TapeNamesTest, WritesByDataAreToldFromOthers) {
   names_.AddInput(x_, 0);
   const at::Tensor data = x_.variable_data();

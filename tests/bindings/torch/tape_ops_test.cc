@@ -52,6 +52,27 @@ TEST(TapeOpsTest, ReadsGiveANumberAndNothingElse) {
   EXPECT_FALSE(HandsDataOut(Op("aten::sum")));
 }
 
+TEST(TapeOpsTest, SomeArgumentsGiveTheirFormAlone) {
+  const at::Tensor x = at::zeros({2});
+  EXPECT_TRUE(ReadsOnlyForm(Op("aten::view"), Values{x, 2}, 0));
+  EXPECT_TRUE(ReadsOnlyForm(Op("aten::zeros_like"), Values{x}, 0));
+  EXPECT_FALSE(ReadsOnlyForm(Op("aten::clone"), Values{x}, 0));
+  EXPECT_FALSE(ReadsOnlyForm(Op("aten::copy_"), Values{x, x}, 1));
+  const auto backward = Op("aten::convolution_backward");
+  const auto reads = [&](const std::string& name, std::vector<bool> mask) {
+    return !ReadsOnlyForm(
+        backward,
+        Given(backward, "output_mask",
+              c10::List<bool>({bool(mask[0]), bool(mask[1]), bool(mask[2])})),
+        ArgumentOf(backward, name));
+  };
+  EXPECT_TRUE(reads("weight", {true, false, false}));
+  EXPECT_FALSE(reads("weight", {false, true, true}));
+  EXPECT_TRUE(reads("input", {false, true, false}));
+  EXPECT_FALSE(reads("input", {true, false, true}));
+  EXPECT_TRUE(reads("grad_output", {false, false, true}));
+}
+
 TEST(TapeOpsTest, SizesFollowFromDataWhereMasksPick) {
   const auto index = Op("aten::index", "Tensor");
   using Indices = c10::List<std::optional<at::Tensor>>;

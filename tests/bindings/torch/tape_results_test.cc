@@ -64,7 +64,7 @@ TEST_F(TapeResultsTest, GradientsThatAreNewAreLeft) {
   gradients_.Add(other);
   leaf.mutable_grad() = at::ones({3});
   names_.AddResult(leaf.grad(), 0);
-  results_.NoteGradients(0);
+  results_.NoteGradients(0, backward_);
   ASSERT_EQ(record_.gradients.size(), 1u);
   EXPECT_EQ(static_cast<int32_t>(record_.gradients[0].of),
             names_.RegisterOf(leaf));
@@ -76,8 +76,35 @@ TEST_F(TapeResultsTest, GradientsFromOutsideAreRefused) {
   at::Tensor leaf = at::zeros({3}).requires_grad_();
   gradients_.Add(leaf);
   leaf.mutable_grad() = at::ones({3});
-  results_.NoteGradients(0);
+  results_.NoteGradients(0, backward_);
   EXPECT_EQ(fault_.reason(), SentenceOf(Refusal::kGradientFromOutside));
+}
+
+TEST_F(TapeResultsTest, GradientsWithHistoriesAreTrackedAboveAutograd) {
+  at::Tensor leaf = at::zeros({3}).requires_grad_();
+  gradients_.Add(leaf);
+  leaf.mutable_grad() = leaf * 2;
+  names_.AddResult(leaf.grad(), 0);
+  EXPECT_TRUE(results_.NoteGradients(0, backward_));
+  EXPECT_FALSE(fault_.refused());
+  record_.pass = TapePass::kForward;
+  EXPECT_FALSE(results_.NoteGradients(0, backward_));
+  EXPECT_EQ(fault_.reason(), SentenceOf(Refusal::kGradientHasHistory));
+}
+
+TEST_F(TapeResultsTest, OutputsThatKeepAGradientAreRefused) {
+  at::Tensor made = inputs_[0] + 1;
+  made.mutable_grad() = at::ones({3});
+  names_.AddResult(made, 0);
+  results_.NoteOutput(made, backward_);
+  EXPECT_EQ(fault_.reason(), SentenceOf(Refusal::kOutputIsLeaf));
+}
+
+TEST_F(TapeResultsTest, OutputsHaveData) {
+  const at::Tensor zero = at::_efficientzerotensor({3}, at::kFloat);
+  EXPECT_GE(names_.AddResult(zero, 0), 0);
+  results_.NoteOutput(zero, backward_);
+  EXPECT_EQ(fault_.reason(), SentenceOf(Refusal::kOutputNotOrdinary));
 }
 
 TEST_F(TapeResultsTest, GradientsAreDroppedBehindAllThatPythonReads) {
@@ -89,7 +116,7 @@ TEST_F(TapeResultsTest, GradientsAreDroppedBehindAllThatPythonReads) {
   gradients_.Add(leaf);
   leaf.mutable_grad().reset();
   gradients_.LookForDropped(1);
-  results_.NoteGradients(/*behind_reads=*/3);
+  results_.NoteGradients(/*behind_reads=*/3, backward_);
   EXPECT_EQ(record_.drops_gradients_at, 3u);
   ASSERT_EQ(record_.gradients.size(), 1u);
   EXPECT_EQ(record_.gradients[0].after, TapeArgument::kUndefined);
