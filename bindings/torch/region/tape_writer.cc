@@ -15,7 +15,6 @@
 #include "bindings/torch/region/tape_results.h"
 #include "bindings/torch/region/tape_views.h"
 #include "bindings/torch/runtime/op_policy.h"
-#include "bindings/torch/runtime/thread_state.h"
 
 namespace reprise::bindings {
 namespace {

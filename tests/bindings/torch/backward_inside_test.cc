@@ -35,6 +35,7 @@ class NotingNode final : public torch::autograd::Node {
     if (noted_.sees_runs) noted_.inside.NoteRun();
     if (noted_.calls) noted_.inside.NoteCall(noted_.record, noted_.fault);
     noted_.was_here = BackwardInside::IsHere();
+    if (num_outputs() == 0) return {};
     return std::move(gradients);
   }
 
