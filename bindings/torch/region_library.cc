@@ -98,8 +98,8 @@ bool BeginRegion(int64_t name, int64_t owner, std::vector<at::Tensor> tensors,
 }
 
 // A verdict (RegionVariants::Verdict), the tape, its calls, whether they draw,
-// whether some are not torch's own, and whether they write outside; why, and
-// where, and why no forward pass is to be recorded; of what was saved, behind
+// whether some are not torch's own, whether they write outside, and how many
+// read values; why, and where, and why no forward pass is to be recorded; of what was saved, behind
 // so many outputs, which of the tape's it is; what is written outside; and
 // tapes that have gone.
 std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<int64_t>,
@@ -114,7 +114,8 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
   }
   return {{static_cast<int64_t>(learned.verdict), learned.tape,
            static_cast<int64_t>(learned.calls), learned.draws,
-           learned.calls_others, learned.writes_outside},
+           learned.calls_others, learned.writes_outside,
+           static_cast<int64_t>(learned.reads)},
           {learned.reason, learned.place, learned.no_forward_pass},
           {learned.saved.begin(), learned.saved.end()},
           std::move(learned.written),

@@ -264,28 +264,47 @@ def test_a_manager_that_writes_parameters_back(device: str) -> None:
 
 
 @pytest.mark.parametrize("fn", HANDLING, ids=lambda fn: fn.__name__)
-@pytest.mark.parametrize("effect", ["writes", "draws"])
-def test_a_handler_behind_an_effect_declines(device: str, fn: Fn, effect: str) -> None:
+def test_a_handler_behind_an_effect_declines(device: str, fn: Fn) -> None:
     count = torch.zeros((), device=device)
 
     def behind(a: torch.Tensor) -> torch.Tensor:
-        if effect == "writes":
-            count.add_(1)
-            return fn(a) * 1
-        return fn(a) + 0 * torch.rand_like(a)
-
-    def before(a: torch.Tensor) -> torch.Tensor:
-        if effect == "draws":
-            a = a + 0 * torch.rand_like(a)
-        return fn(a)
+        count.add_(1)
+        return fn(a) * 1
 
     with torch.no_grad():
-        report = check(device, behind if effect == "writes" else before)
+        report = check(device, behind)
     assert report.replayed == 0, str(report)
     (reason, (_, place)), *_ = report.reasons.items()
     assert reason.startswith(BEHIND), str(report)
     lines = range(fn.__code__.co_firstlineno, fn.__code__.co_firstlineno + 12)
     assert place in [f"{__file__}:{line}" for line in lines], place
+
+
+@pytest.mark.parametrize("fn", HANDLING, ids=lambda fn: fn.__name__)
+def test_a_handler_behind_random_numbers(device: str, fn: Fn) -> None:
+    """They are drawn once more where the callable runs, and are the same."""
+
+    def drawing(a: torch.Tensor) -> torch.Tensor:
+        return fn(a + 0.1 * torch.rand_like(a).tril()) + torch.rand_like(a)
+
+    fast: Any = reprise.region(drawing)
+    generator: Any = torch.cuda if device == "cuda" else torch
+    with torch.no_grad():
+        for call, each in enumerate("gggggbgbgg"):
+            given, ends = matrix(device, each == "g"), []
+            found = []
+            for run in (fast, drawing):
+                torch.manual_seed(call)
+                found.append(result_of(run, given))
+                ends.append(generator.get_rng_state())
+            assert torch.equal(*ends)
+            if isinstance(found[0], str):
+                assert found[0] == found[1]
+            else:
+                assert_same_bits(found[:1], found[1:])
+    report = fast.explain()
+    assert report.replayed >= 5, str(report)
+    assert report.reasons[BEFORE][0] == 2, str(report)
 
 
 def restored(a: torch.Tensor) -> torch.Tensor:

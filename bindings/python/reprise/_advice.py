@@ -42,6 +42,12 @@ _ADVICE = (
 )
 
 
+# In a place: torch's distributions look at their arguments.
+_DISTRIBUTIONS = "(torch/distributions/"
+_UNCHECKED = (
+    "torch.distributions checks its arguments there: pass validate_args=False, or call "
+    "torch.distributions.Distribution.set_default_validate_args(False)"
+)
 # The call of an optimizer, by what programs name it.
 _STEP = re.compile(
     r"(opt\w*|adam\w*|sgd\w*|scaler\w*)(\[[^]]*\])?\.step\(", re.IGNORECASE
@@ -54,9 +60,27 @@ _FUSED = (
 
 def advice(reason: str, places: Iterable[str] = ()) -> str:
     """Return a remedy for a cut's reason, met at these lines; empty if there is none."""
+    places = list(places)
     if _READS in reason and any(map(is_optimizers_step, places)):
         return _FUSED
+    if _READS in reason and places and all(map(is_check, places)):
+        return _UNCHECKED
     return next((help for part, help in _ADVICE if part in reason), "")
+
+
+def is_check(place: str) -> bool:
+    """Return whether torch's distributions look at their arguments at that place."""
+    return _DISTRIBUTIONS in place
+
+
+def for_reader(place: str, optimizers: Iterable[Any]) -> str:
+    """Return a remedy for what reads a number in a region there; empty: nobody knows.
+
+    `optimizers`: to which the region leads.
+    """
+    if is_check(place):
+        return _UNCHECKED
+    return for_optimizers(optimizers) if is_optimizers_step(place) else ""
 
 
 def is_optimizers_step(place: str) -> bool:
@@ -66,6 +90,9 @@ def is_optimizers_step(place: str) -> bool:
 
 def for_optimizers(optimizers: Iterable[Any]) -> str:
     """Return a remedy if the step of one of these has read a number of a tensor."""
+    optimizers = list(optimizers)
+    if not optimizers:
+        return ""
     others = sorted(
         {
             type(each).__name__

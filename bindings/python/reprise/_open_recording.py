@@ -20,6 +20,7 @@ class Learned(NamedTuple):
     draws: bool  # random numbers
     calls_others: bool  # functions that run each time, or operators of others
     writes_outside: bool  # memory, or gradients, of tensors from outside
+    reads: int  # operators whose values each replay reads
     reason: str  # of the verdict
     place: str  # of that, in the program; "" if it is not known
     no_node: str  # why it is no forward pass
@@ -75,7 +76,7 @@ class OpenRecording:
         """
         found = _native._ops().end_region(self._variants, outputs, computed, own)
         self._may_be_open = False
-        verdict, tape, calls, draws, calls_others, writes_outside = found[0]
+        verdict, tape, calls, draws, calls_others, writes_outside, reads = found[0]
         reasons, saved, written, dropped = found[1:]
         reason, place, no_node = reasons
         return Learned(
@@ -85,6 +86,7 @@ class OpenRecording:
             draws=bool(draws),
             calls_others=bool(calls_others),
             writes_outside=bool(writes_outside),
+            reads=reads,
             reason=reason,
             place=place,
             no_node=no_node,

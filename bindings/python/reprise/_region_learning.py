@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprise._advice import for_optimizers, is_optimizers_step
+from reprise._advice import for_reader
 from reprise._enums import Verdict
 from reprise._open_recording import Learned
 from reprise._region_standing import Standing
@@ -23,6 +23,8 @@ _MOST_REFUSALS = 3  # of one structure of arguments
 # By a part of why a call cannot be written down: what helps.
 _READS = "hands data to the host"
 _REMEDIES = {
+    "behind a write to memory": "read it before the callable writes anything, or behind the "
+    "call, or let the region end before it",
     _READS: "keep the number on the device, and read it behind the call, "
     "or have what reads it and returns tensors run in each call, by @reprise.eager",
     "Python computes with a number that is another one": "compare it, write it into texts "
@@ -41,6 +43,7 @@ _REMEDIES = {
     "size, and run in each call, by @reprise.eager",
 }
 ARGUMENT = "let it return what it changes, and leave the argument as it is"
+_COUNTS = "that counts on the host"
 _OPTIMIZERS = "; of an optimizer, take fused=True or capturable=True"
 
 
@@ -103,12 +106,12 @@ class Learning:
         remedy = next(
             (helps for part, helps in _REMEDIES.items() if part in reason), ""
         )
-        walk = self._reads.walk
-        reads = _READS in reason
-        if reads and walk is not None and walk.optimizers:
-            if is_optimizers_step(place):
-                remedy = for_optimizers(walk.optimizers)
-            else:
+        if _READS in reason:
+            walk = self._reads.walk
+            optimizers = walk.optimizers if walk is not None else ()
+            if helps := for_reader(place, optimizers):
+                remedy = helps
+            elif _COUNTS in reason and optimizers:
                 remedy += _OPTIMIZERS
         self._standing.note(reason + (f" ({remedy})" if remedy else ""), place)
         variants.refusals += 1

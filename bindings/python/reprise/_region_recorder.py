@@ -243,6 +243,7 @@ class Recorder:
             return result
         if learned.calls:
             self._standing.report.operators = learned.calls
+            self._standing.report.reads = learned.reads
         refused = learned.verdict == Verdict.REFUSED
         if learned.no_node or refused:
             why = learned.no_node or learned.reason

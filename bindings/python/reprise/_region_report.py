@@ -19,6 +19,8 @@ class RegionReport:
         recorded: the number of calls that ran their Python while they were recorded.
         seconds: time until the replayed calls returned, all together.
         operators: operator calls in the variant that was recorded last.
+        reads: how many of these read a value for Python. Each replay reads it, too, and waits
+            for the device there, as without the region.
         variants: the number of structures of arguments, and states of modules.
         samples: the number of recorded calls that agreed with the replayed ones.
         reasons: why calls ran their Python: how often, and the program's line.
@@ -32,6 +34,7 @@ class RegionReport:
     recorded: int = 0
     seconds: float = 0.0
     operators: int = 0
+    reads: int = 0
     variants: int = 0
     samples: int = 0
     reasons: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
@@ -46,9 +49,10 @@ class RegionReport:
         passes = (
             f" and {plural(self.backward, 'backward pass')}" if self.backward else ""
         )
+        reads = f" ({plural(self.reads, 'read')})" if self.reads else ""
         lines = [
             f"region {self.name}: {self.replayed} of {plural(self.calls, 'call')}{passes} "
-            f"replayed{each}, {plural(self.operators, 'operator')} a call, "
+            f"replayed{each}, {plural(self.operators, 'operator')} a call{reads}, "
             f"{plural(self.variants, 'variant')}, {plural(self.samples, 'sample')} the same"
         ]
         for reason, (times, place) in self.reasons.items():

@@ -36,6 +36,11 @@ class NumberWriter {
 
   // Before the first call: what these hold.
   void Begin(std::span<const at::Tensor> watched);
+  // It is a tensor that may be read ahead, such as an optimizer's steps.
+  bool IsCounter(const c10::IValue& value) const {
+    return value.isTensor() &&
+           before_.contains(value.toTensor().unsafeGetTensorImpl());
+  }
   // What the next call reads is known before the first call of the callable.
   bool MayReadAhead(const c10::OperatorHandle& op,
                     std::span<const c10::IValue> arguments);

@@ -14,6 +14,13 @@ struct Row {
 // In the order of the causes.
 constexpr Row kRows[] = {
     {Refusal::kHandsDataOut, ": hands data to the host"},
+    {Refusal::kReadsBehindWrite, ", behind a write to memory from outside by "},
+    {Refusal::kReadsBehindEffect, ", behind what cannot be taken back, "},
+    {Refusal::kReadsBehindDraws,
+     ", behind random numbers, and others are drawn where the callable runs "
+     "again for gradients"},
+    {Refusal::kReadsInBackward, ", in a backward pass"},
+    {Refusal::kReadsCounter, ", of a tensor that counts on the host"},
     {Refusal::kSizeDependsOnData, ": the size of its result depends on data"},
     {Refusal::kOtherProcesses, ": works with other processes"},
     {Refusal::kCopiesToHost, ": copies to the host"},

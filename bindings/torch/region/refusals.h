@@ -12,6 +12,13 @@ namespace reprise::bindings {
 enum class Refusal : uint8_t {
   // Of an operator.
   kHandsDataOut,
+  // Behind that: why no replay could begin again there. The first two are
+  // followed by the name of the operator that has changed something.
+  kReadsBehindWrite,
+  kReadsBehindEffect,
+  kReadsBehindDraws,
+  kReadsInBackward,
+  kReadsCounter,
   kSizeDependsOnData,
   kOtherProcesses,
   kCopiesToHost,

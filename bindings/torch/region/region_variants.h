@@ -88,6 +88,7 @@ class RegionVariants {
     Verdict verdict = Verdict::kRefused;
     int64_t tape = 0;
     uint64_t calls = 0;
+    uint64_t reads = 0;  // of these; see Tape::reads
     std::string reason;  // of the last three
     std::string place;   // the line of the program's; empty: not known
     // See TapeRecorder::Outcome.

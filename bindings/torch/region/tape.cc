@@ -1,5 +1,7 @@
 #include "bindings/torch/region/tape.h"
 
+#include <ATen/Context.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +12,7 @@
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
 #include "bindings/torch/region/host_counters.h"
+#include "bindings/torch/region/tape_ops.h"
 
 namespace reprise::bindings {
 namespace {
@@ -45,6 +48,7 @@ Tape::Tape(TapeRecord record) : record_(std::move(record)) {
     }
   }
   MakeProgram();
+  FindGenerators();
   tells_passes_ =
       record_.pass == TapePass::kWhole &&
       record_.level == TapeLevel::kBelowAutograd && given_.foreign.empty() &&
@@ -101,6 +105,36 @@ void Tape::MakeProgram() {
                            arithmetic.equal);
 }
 
+void Tape::FindGenerators() {
+  const auto add = [this](const at::Generator& generator) {
+    if (std::ranges::find(moves_, generator) == moves_.end()) {
+      moves_.push_back(generator);
+    }
+  };
+  const auto add_of = [&](int32_t reg) {
+    if (reg < 0) return;
+    const c10::Device device =
+        record_.registers[static_cast<size_t>(reg)].form.device;
+    if (device.is_cpu() || device.is_cuda()) {
+      add(at::globalContext().defaultGenerator(device));
+    }
+  };
+  const size_t calls = std::min(record_.first_effect, record_.calls.size());
+  for (size_t c = 0; c < calls; ++c) {
+    const TapeCall& call = record_.calls[c];
+    // Operators that are not torch's may draw without saying so.
+    if (!Draws(call.op) &&
+        call.op.operator_name().name.starts_with("aten::")) {
+      continue;
+    }
+    for (const TapeArgument& argument : call.arguments) {
+      if (argument.value.isGenerator()) add(argument.value.toGenerator());
+      std::ranges::for_each(argument.registers, add_of);
+    }
+    std::ranges::for_each(call.results, add_of);
+  }
+}
+
 bool Tape::CountersAreApart(const TapeInputs& inputs) const {
   using Range = std::pair<const std::byte*, const std::byte*>;
   const auto range_of = [&](size_t reg) {
@@ -152,6 +186,13 @@ std::optional<std::vector<double>> Tape::Compute(
     numbers[computed_[i]] = (*wanted)[i];
   }
   return numbers;
+}
+
+size_t Tape::reads() const {
+  return static_cast<size_t>(
+      std::ranges::count_if(record_.calls, [](const TapeCall& call) {
+        return !call.read.isNone();
+      }));
 }
 
 bool Tape::calls_others() const {

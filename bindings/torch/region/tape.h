@@ -3,6 +3,7 @@
 #ifndef REPRISE_BINDINGS_TORCH_REGION_TAPE_H_
 #define REPRISE_BINDINGS_TORCH_REGION_TAPE_H_
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
@@ -50,6 +51,8 @@ class Tape {
 
   TapeLevel level() const { return record_.level; }
   size_t calls() const { return record_.calls.size(); }
+  // Calls that a run compares the values of: it waits for the device there.
+  size_t reads() const;
   // Some are of operators that are not torch's own: their kernels may be
   // Python's, which reads what it likes.
   bool calls_others() const;
@@ -96,6 +99,10 @@ class Tape {
            (numbers.with_noting_floats && numbers.with_plain_floats);
   }
 
+  // Random generators that calls may move before the first effect: those of a
+  // run that ends there are to be put back.
+  std::span<const at::Generator> moves() const { return moves_; }
+
   // What came from outside and is no input: parameters, say.
   std::span<const WeakTensor> foreign() const { return given_.tensors; }
 
@@ -118,6 +125,7 @@ class Tape {
   bool GivenAsFarApart(std::span<const at::Tensor> tensors) const;
 
   void MakeProgram();
+  void FindGenerators();
   // No tensor of the host that calls may write has the memory of one that is
   // read ahead: what is added to it would be added to that, too.
   bool CountersAreApart(const TapeInputs& inputs) const;
@@ -129,6 +137,7 @@ class Tape {
   std::vector<size_t> counters_;    // registers of reads, each once
   std::vector<size_t> others_;      // that are of the host, too
   WatchedTensors foreign_;          // of what is given
+  std::vector<at::Generator> moves_;
   bool tells_passes_ = false;
 };
 

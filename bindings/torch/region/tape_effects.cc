@@ -23,14 +23,19 @@ void TapeEffects::Note(size_t index, std::span<const c10::IValue> arguments) {
     }
   }
   draws_ |= Draws(call.op);
-  const bool changes = secretly || (Draws(call.op) && !off);
-  pure_ = pure_ && !changes && written_outside_.empty();
-  if (!pure_) record_.first_effect = std::min(record_.first_effect, index);
+  const bool changes = secretly || (DrawsForGood(call.op, arguments) && !off);
+  if (changes || !written_outside_.empty()) NoteChange(index);
 }
 
 void TapeEffects::NotePython(size_t call) {
   calls_python_ = true;
   draws_ = true;
+  NoteChange(call);
+}
+
+void TapeEffects::NoteHooks(size_t call) { NoteChange(call); }
+
+void TapeEffects::NoteChange(size_t call) {
   pure_ = false;
   record_.first_effect = std::min(record_.first_effect, call);
 }

@@ -17,8 +17,9 @@ namespace reprise::bindings {
 
 // Of the calls of a recording so far: which memory from outside they write,
 // whether they draw random numbers. Notes the first call that has an effect
-// (TapeRecord::first_effect). Borrows all that it is made of. One thread at a
-// time.
+// which stays (TapeRecord::first_effect). Random generators of torch's are put
+// back where a run begins again (KeptGenerator), so that what they have drawn
+// does not stay. Borrows all that it is made of. One thread at a time.
 class TapeEffects {
  public:
   TapeEffects(TapeRecord& record, const TapeNames& names)
@@ -30,7 +31,10 @@ class TapeEffects {
   // twice, nor looked at.
   void NotePython(size_t call);
 
-  // No call has changed anything.
+  // The program's hooks of saved tensors may be called within it.
+  void NoteHooks(size_t call);
+
+  // No call has changed anything that stays.
   bool none() const { return pure_; }
   bool draws() const { return draws_; }
   bool calls_python() const { return calls_python_; }
@@ -41,6 +45,9 @@ class TapeEffects {
   bool writes_outside() const { return !written_outside_.empty(); }
 
  private:
+  // The call changes something that stays.
+  void NoteChange(size_t call);
+
   TapeRecord& record_;
   const TapeNames& names_;
   bool pure_ = true;

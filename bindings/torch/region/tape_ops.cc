@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "bindings/torch/base/ivalues.h"
+#include "bindings/torch/runtime/kept_generator.h"
 #include "bindings/torch/runtime/kernel_state.h"
 #include "bindings/torch/runtime/op_policy.h"
 
@@ -120,6 +121,23 @@ bool DecidesByValues(const c10::OperatorHandle& op) {
 
 bool Draws(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::nondeterministic_seeded);
+}
+
+bool DrawsForGood(const c10::OperatorHandle& op,
+                  std::span<const c10::IValue> arguments) {
+  if (!Draws(op)) return false;
+  const std::string& name = op.operator_name().name;
+  if (!name.starts_with("aten::")) return true;
+  static constexpr std::string_view kKeepTheirOwn[] = {
+      "rnn", "lstm", "gru", "_cudnn_init_dropout_state"};
+  return std::ranges::any_of(kKeepTheirOwn,
+                             [&name](std::string_view part) {
+                               return name.find(part) != std::string::npos;
+                             }) ||
+         std::ranges::any_of(arguments, [](const c10::IValue& argument) {
+           return argument.isGenerator() &&
+                  !KeptGenerator::MayKeep(argument.toGenerator());
+         });
 }
 
 bool WritesSecretly(const c10::OperatorHandle& op) {

@@ -16,17 +16,18 @@ namespace reprise::bindings {
 enum class TapeRan : uint8_t {
   kDone,
   kGone,    // something has gone meanwhile: nothing was called
-  kOther,   // Python would have read another value, and gone another way: what
-            // was called has changed nothing
-  kRaised,  // an operator has raised an error; what was called before it has
-            // changed nothing, so that the callable may run instead
+  kOther,   // Python would have read another value, and gone another way: all
+            // is as it was
+  kRaised,  // an operator has raised an error; all is as it was, so that the
+            // callable may run instead
 };
 
 // After Tape::Fits, by the same thread; adds to `outputs`. Raises what an
-// operator raises that may have changed something, or stands behind one that
-// has. Calls that a replay answers are gone over at once where `known` (of this
-// tape) knows them; it learns. `held`: the caller keeps Tape::foreign() from
-// going meanwhile.
+// operator raises that may have changed something that stays, or stands behind
+// one that has. Where it ends before, random generators are put back, and what
+// operators warn of is left to whoever runs instead. Calls that a replay
+// answers are gone over at once where `known` (of this tape) knows them; it
+// learns. `held`: the caller keeps Tape::foreign() from going meanwhile.
 TapeRan RunTape(const Tape& tape, const TapeInputs& inputs,
                 std::vector<at::Tensor>& outputs,
                 TapeStretches* known = nullptr, bool held = false);

@@ -61,9 +61,7 @@ void TapeWriter::CheckSurroundings(const c10::OperatorHandle& op,
   CheckHooks(arguments);
   const std::string& name = op.operator_name().name;
   if (HandsDataOut(op)) {
-    const bool may_read = MayRead() || (!effects_.calls_python() &&
-                                        numbers_.MayReadAhead(op, arguments));
-    if (!Reads(op) || !may_read) fault_.Refuse(Refusal::kHandsDataOut, op);
+    CheckRead(op, arguments);
   } else if (SizesByData(op, arguments)) {
     fault_.Refuse(Refusal::kSizeDependsOnData, op);
   } else if (name.starts_with("c10d") || name.starts_with("_c10d")) {
@@ -71,6 +69,43 @@ void TapeWriter::CheckSurroundings(const c10::OperatorHandle& op,
   }
   backward_.NoteCall(record_, fault_);
   if (!surroundings_.OnItsStream()) fault_.Refuse(Refusal::kSeveralStreams);
+}
+
+void TapeWriter::CheckRead(const c10::OperatorHandle& op,
+                           std::span<const c10::IValue> arguments) {
+  if (!Reads(op)) return fault_.Refuse(Refusal::kHandsDataOut, op);
+  const std::optional<Refusal> why = WhyNoRead();
+  if (!why.has_value()) {
+    if (effects_.draws()) reads_behind_draws_ = FullName(op.operator_name());
+    return;
+  }
+  if (!effects_.calls_python() && numbers_.MayReadAhead(op, arguments)) return;
+  std::string reason =
+      FullName(op.operator_name()) + SentenceOf(Refusal::kHandsDataOut);
+  if (numbers_.IsCounter(arguments[0])) {
+    reason += SentenceOf(Refusal::kReadsCounter);
+  }
+  reason += SentenceOf(*why);
+  if (record_.first_effect < record_.calls.size()) {
+    reason += FullName(record_.calls[record_.first_effect].op.operator_name());
+  }
+  fault_.Refuse(std::move(reason));
+}
+
+std::optional<Refusal> TapeWriter::WhyNoRead() const {
+  if (effects_.writes_outside()) return Refusal::kReadsBehindWrite;
+  if (!effects_.none()) return Refusal::kReadsBehindEffect;
+  switch (parts_.pass) {
+    case TapePass::kWhole:
+      break;
+    case TapePass::kForward:
+      // Where the callable runs again for its gradients, others are drawn.
+      if (effects_.draws()) return Refusal::kReadsBehindDraws;
+      break;
+    case TapePass::kBackward:
+      return Refusal::kReadsInBackward;
+  }
+  return std::nullopt;
 }
 
 void TapeWriter::CheckHooks(std::span<const c10::IValue> arguments) {
@@ -84,6 +119,9 @@ void TapeWriter::CheckHooks(std::span<const c10::IValue> arguments) {
   });
   if (!tracks) return;
   hooks_disabled_ |= TapeSurroundings::HooksAreDisabled();
+  if (parts_.level == TapeLevel::kAboveAutograd && surroundings_.had_hooks()) {
+    effects_.NoteHooks(record_.calls.size());
+  }
   if (hooks_inside_ != 0 || !surroundings_.MoreHooks()) return;
   hooks_inside_ = TapeFault::AskForPlace();
   // Else a backward pass inside may unpack what they pack, by calls that are
@@ -330,6 +368,11 @@ void TapeWriter::CheckEnd(std::span<const at::Tensor> outputs,
                       parts_.pass == TapePass::kForward;
   if (hooks_disabled_ && tracks) {
     outcome.no_forward_pass = SentenceOf(Refusal::kHooksDisabled);
+  } else if (parts_.level == TapeLevel::kAboveAutograd &&
+             !reads_behind_draws_.empty()) {
+    outcome.no_forward_pass = reads_behind_draws_ +
+                              SentenceOf(Refusal::kHandsDataOut) +
+                              SentenceOf(Refusal::kReadsBehindDraws);
   }
   if (backward_.any() && surroundings_.had_hooks()) {
     fault_.Refuse(Refusal::kHooksRoundBackward);

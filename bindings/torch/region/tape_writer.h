@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -140,9 +141,13 @@ class TapeWriter {
   bool IsOfThisCall(const c10::TensorImpl& tensor, Asked what) const;
   void CheckSurroundings(const c10::OperatorHandle& op,
                          std::span<const c10::IValue> arguments);
-  // Python reads a value: what was called before has changed nothing, so that
-  // it may be called once more where the value is another one.
-  bool MayRead() const { return effects_.none() && !backward_.any(); }
+  // Of a call that hands data to the host.
+  void CheckRead(const c10::OperatorHandle& op,
+                 std::span<const c10::IValue> arguments);
+  // Python reads a value. Why no run of the tape may go back to the callable
+  // from here where that value is another one; nothing: all that was called
+  // before can be called once more.
+  std::optional<Refusal> WhyNoRead() const;
   // By a call that tracks gradients.
   void CheckHooks(std::span<const c10::IValue> arguments);
   // When the callable has ended, in this order.
@@ -169,6 +174,7 @@ class TapeWriter {
   std::vector<std::vector<std::pair<int32_t, WeakTensor>>> written_;
   uint64_t other_number_ = 0;  // the question where a number first differed
   size_t behind_reads_ = 0;    // the first call behind all reads
+  std::string reads_behind_draws_;  // which operator does; empty: none
 };
 
 }  // namespace reprise::bindings

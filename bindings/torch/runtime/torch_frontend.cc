@@ -24,6 +24,7 @@
 
 #include "bindings/torch/base/cufft_plans.h"
 #include "bindings/torch/runtime/allocator_trace.h"
+#include "bindings/torch/runtime/kept_generator.h"
 #include "bindings/torch/runtime/op_policy.h"
 #include "bindings/torch/runtime/private_pool.h"
 #include "bindings/torch/runtime/program_place.h"
@@ -181,30 +182,6 @@ at::CPUGeneratorImpl& DefaultHostGenerator() {
       at::detail::getDefaultCPUGenerator().unsafeGetGeneratorImpl());
 }
 
-// The host's, as it was when this was made.
-class KeptHostGenerator final : public engine::KeptGenerator {
- public:
-  KeptHostGenerator() {
-    at::CPUGeneratorImpl& impl = DefaultHostGenerator();
-    std::lock_guard lock(impl.mutex_);
-    engine_ = impl.engine();
-    float_sample_ = impl.next_float_normal_sample();
-    double_sample_ = impl.next_double_normal_sample();
-  }
-  void PutBack() const override {
-    at::CPUGeneratorImpl& impl = DefaultHostGenerator();
-    std::lock_guard lock(impl.mutex_);
-    impl.set_engine(engine_);
-    impl.set_next_float_normal_sample(float_sample_);
-    impl.set_next_double_normal_sample(double_sample_);
-  }
-
- private:
-  at::mt19937 engine_;
-  std::optional<float> float_sample_;
-  std::optional<double> double_sample_;
-};
-
 class HostFrontend final : public TorchFrontend {
  public:
   using TorchFrontend::TorchFrontend;
@@ -260,7 +237,8 @@ class HostFrontend final : public TorchFrontend {
     return false;
   }
   std::unique_ptr<engine::KeptGenerator> KeepGenerator() override {
-    return std::make_unique<KeptHostGenerator>();
+    return std::make_unique<KeptGenerator>(
+        at::detail::getDefaultCPUGenerator());
   }
 
   bool OwnsAddress(uint64_t) const override { return false; }
