@@ -99,9 +99,9 @@ bool BeginRegion(int64_t name, int64_t owner, std::vector<at::Tensor> tensors,
 
 // A verdict (RegionVariants::Verdict), the tape, its calls, whether they draw,
 // whether some are not torch's own, whether they write outside, and how many
-// read values; why, and where, and why no forward pass is to be recorded; of what was saved, behind
-// so many outputs, which of the tape's it is; what is written outside; and
-// tapes that have gone.
+// read values; why, and where, and why no forward pass is to be recorded; of
+// what was saved, behind so many outputs, which of the tape's it is; what is
+// written outside; and tapes that have gone.
 std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<int64_t>,
            std::vector<at::Tensor>, std::vector<int64_t>>
 EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
@@ -112,14 +112,14 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
     learned = region->End(outputs, {computed.begin(), computed.end()},
                           static_cast<size_t>(own));
   }
-  return {{static_cast<int64_t>(learned.verdict), learned.tape,
-           static_cast<int64_t>(learned.calls), learned.draws,
-           learned.calls_others, learned.writes_outside,
-           static_cast<int64_t>(learned.reads)},
-          {learned.reason, learned.place, learned.no_forward_pass},
-          {learned.saved.begin(), learned.saved.end()},
-          std::move(learned.written),
-          std::move(learned.dropped)};
+  return {
+      {static_cast<int64_t>(learned.verdict), learned.tape,
+       static_cast<int64_t>(learned.calls), learned.draws, learned.calls_others,
+       learned.writes_outside, static_cast<int64_t>(learned.reads)},
+      {learned.reason, learned.place, learned.no_forward_pass},
+      {learned.saved.begin(), learned.saved.end()},
+      std::move(learned.written),
+      std::move(learned.dropped)};
 }
 
 void NoteArithmetic(int64_t name, const std::vector<int64_t>& words,

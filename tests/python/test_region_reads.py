@@ -112,6 +112,22 @@ def test_branches_by_what_is_drawn(device: str, fn: Fn, enabled: bool) -> None:
     assert report.reads >= 1 and "read" in str(report).splitlines()[0]
 
 
+def test_branches_that_seldom_come_again(device: str) -> None:
+    """More ways than there is room for: after some calls nearly all run their Python."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        for number in range(7):
+            x = x + number
+            if torch.rand((), device=x.device) < 0.5:
+                x = x + torch.randn_like(x)
+        return x
+
+    fast: Any = reprise.region(fn)
+    with torch.no_grad():
+        report = check(device, fast, fn, 16 * CALLS)
+    assert report.recorded < 4 * CALLS, str(report)
+
+
 def test_a_number_that_is_new_each_time_is_refused(device: str) -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x * torch.rand(1, device=x.device).item()
@@ -289,9 +305,7 @@ def test_gradients_that_were_there_stay(device: str) -> None:
     plain = stepping(nets[1])
     for call in range(2 * CALLS):
         x = torch.randn(4, 8, device=device)
-        found, expected = (
-            outcome_of(device, run, x, call) for run in (fast, plain)
-        )
+        found, expected = (outcome_of(device, run, x, call) for run in (fast, plain))
         assert_same_bits(found[1], expected[1])
         assert_same_bits(gradients(nets[0]), gradients(nets[1]))
 

@@ -58,7 +58,8 @@ _WHY_PLAIN = {
     Step.PLAIN: "a mode of torch's, or a tensor that is no ordinary one",
     Step.RAISED: "an operator has raised an error before anything was written",
     Step.FORKED: "the process was forked: start it by spawn",
-    Step.PASSED: "its arguments have forms, or numbers, that do not come again",
+    Step.PASSED: "its arguments have forms, or numbers, or it reads values, that do not "
+    "come again",
 }
 _RESTS = "none was replayed for long: few calls are looked at, as one may be again"
 

@@ -20,34 +20,48 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs,
       if (each.tape->Fits(inputs)) fitting.push_back(each);
     });
     std::ranges::sort(fitting, std::greater(), &CachedTape::used);
-    if (fitting.empty() && fruitless_ >= kMostFruitless &&
-        ++passed_ % kPassedARecording != 0) {
+    const bool fruitless = fitting.empty() && fruitless_ >= kMostFruitless;
+    const bool in_vain =
+        !fitting.empty() && in_vain_ > kMostInVain * fitting[0].tape->calls();
+    if ((fruitless || in_vain) && ++passed_ % kPassedARecording != 0) {
       ran.step = Step::kPassed;
+      if (in_vain) fitting.clear();
     }
     std::erase_if(fitting,
                   [](const CachedTape& each) { return !each.trusted; });
     if (always_) return ran;
   }
+  RunOne(fitting, inputs, held, ran);
+  return ran;
+}
+
+void RegionVariants::RunOne(const std::vector<CachedTape>& fitting,
+                            const TapeInputs& inputs, const Tape* held,
+                            Ran& ran) {
+  TapeRuns runs(inputs);
   for (const CachedTape& variant : fitting) {
-    if (!never_ && variant.runs >= variant.until_sample) return ran;
-    switch (RunTape(*variant.tape, inputs, ran.outputs, variant.stretches.get(),
-                    variant.tape.get() == held)) {
+    if (!never_ && variant.runs >= variant.until_sample) return;
+    if (runs.RulesOut(*variant.tape)) continue;
+    switch (runs.Run(*variant.tape, ran.outputs, variant.stretches.get(),
+                     variant.tape.get() == held)) {
       case TapeRan::kOther:
         continue;
       case TapeRan::kGone:
-        return ran;
+        return;
       case TapeRan::kRaised:
         ran.step = Step::kRaised;
-        return ran;
+        return;
       case TapeRan::kDone:
         ran.step = Step::kDone;
         ran.tape = variant.name;
         ran.histories = variant.histories;
-        NoteRun(variant.name);
-        return ran;
+        NoteRun(variant.name, runs.in_vain());
+        return;
     }
   }
-  return ran;
+  if (runs.in_vain() > 0) {
+    NoteNoRun(fitting[0].tape->calls(), runs.in_vain());
+  }
 }
 
 std::shared_ptr<const Tape> RegionVariants::RunLast() const {
@@ -60,12 +74,21 @@ uint64_t RegionVariants::uses() const {
   return tapes_.uses();
 }
 
-void RegionVariants::NoteRun(int64_t name) {
+void RegionVariants::NoteRun(int64_t name, size_t in_vain) {
   const std::lock_guard lock(mutex_);
   CachedTape* const variant = tapes_.Find(name);
   if (variant == nullptr) return;
+  const size_t all = in_vain_ + in_vain;
+  in_vain_ = all - std::min(all, variant->tape->calls());
   ++variant->runs;
   tapes_.NoteRun(*variant);
+}
+
+void RegionVariants::NoteNoRun(size_t calls, size_t in_vain) {
+  const std::lock_guard lock(mutex_);
+  // Not so many that it takes long to make up for them.
+  in_vain_ = std::min(in_vain_ + in_vain + kRunsOfARecording * calls,
+                      (kMostInVain + 2 * kRunsOfARecording) * calls);
 }
 
 void RegionVariants::KeepHistory(int64_t tape,

@@ -123,8 +123,19 @@ class RegionVariants {
   // Recordings in a row of what did not come again; then one call in so many.
   static constexpr int kMostFruitless = 32;
   static constexpr int kPassedARecording = 16;
+  // Runs that went back, and recordings behind them, in whole runs of a tape
+  // that others have not made up for; then one call in so many.
+  static constexpr size_t kMostInVain = 128;
+  static constexpr size_t kRunsOfARecording = 3;
 
-  void NoteRun(int64_t name);
+  // In `ran` what a run of one of them gives, and the step. All that it needs
+  // is kept by the caller.
+  void RunOne(const std::vector<CachedTape>& fitting, const TapeInputs& inputs,
+              const Tape* held, Ran& ran);
+  // Its run stands; so many calls of operators were made in vain before.
+  void NoteRun(int64_t name, size_t in_vain);
+  // None stands, of tapes with so many calls.
+  void NoteNoRun(size_t calls, size_t in_vain);
   // What follows from a recording, with the lock.
   // It has shown what `variant` has.
   void Confirm(CachedTape& variant, std::shared_ptr<const Tape> tape,
@@ -144,6 +155,7 @@ class RegionVariants {
   int differences_ = 0;  // since a tape was last trusted
   int fruitless_ = 0;
   int passed_ = 0;
+  size_t in_vain_ = 0;  // calls of operators
   std::atomic<bool> always_{false};
   std::atomic<bool> never_{false};
   std::atomic<bool> reads_contents_{false};  // some tape did

@@ -123,8 +123,7 @@ void Tape::FindGenerators() {
   for (size_t c = 0; c < calls; ++c) {
     const TapeCall& call = record_.calls[c];
     // Operators that are not torch's may draw without saying so.
-    if (!Draws(call.op) &&
-        call.op.operator_name().name.starts_with("aten::")) {
+    if (!Draws(call.op) && call.op.operator_name().name.starts_with("aten::")) {
       continue;
     }
     for (const TapeArgument& argument : call.arguments) {
@@ -189,10 +188,8 @@ std::optional<std::vector<double>> Tape::Compute(
 }
 
 size_t Tape::reads() const {
-  return static_cast<size_t>(
-      std::ranges::count_if(record_.calls, [](const TapeCall& call) {
-        return !call.read.isNone();
-      }));
+  return static_cast<size_t>(std::ranges::count_if(
+      record_.calls, [](const TapeCall& call) { return !call.read.isNone(); }));
 }
 
 bool Tape::calls_others() const {

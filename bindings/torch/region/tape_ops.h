@@ -34,8 +34,8 @@ bool DecidesByValues(const c10::OperatorHandle& op);
 
 // It draws random numbers.
 bool Draws(const c10::OperatorHandle& op);
-// What it draws cannot be drawn once more, for its generator cannot be put back:
-// a library keeps it (cuDNN's dropout states), or it is none of torch's.
+// What it draws cannot be drawn once more, for its generator cannot be put
+// back: a library keeps it (cuDNN's dropout states), or it is none of torch's.
 bool DrawsForGood(const c10::OperatorHandle& op,
                   std::span<const c10::IValue> arguments);
 // By that argument it may also decide to draw none, and call other operators.

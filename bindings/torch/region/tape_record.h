@@ -229,8 +229,8 @@ struct TapeRecord {
   std::vector<TapeCall> calls = {};
   std::vector<TapeContent> contents = {};  // before the first call
   TapeArithmetic arithmetic = {};
-  // The first call that writes something from outside, or changes something else
-  // that cannot be put back.
+  // The first call that writes something from outside, or changes something
+  // else that cannot be put back.
   size_t first_effect = SIZE_MAX;
   // Before which call the program drops gradients that it replaces.
   size_t drops_gradients_at = 0;

@@ -3,55 +3,21 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/util/Exception.h>
 
-#include <cstddef>
+#include <algorithm>
 #include <optional>
-#include <span>
-#include <vector>
 
+#include "bindings/torch/base/ivalues.h"
+#include "bindings/torch/base/plain_tensor.h"
 #include "bindings/torch/region/stretch_run.h"
-#include "bindings/torch/region/tape_values.h"
-#include "bindings/torch/runtime/kept_generator.h"
 
 namespace reprise::bindings {
 namespace {
 
-// What operators of a run warn of, which whoever listens is told if the run
-// stands.
-class RunsWarnings final : public c10::WarningHandler {
- public:
-  void process(const c10::Warning& warning) override {
-    kept_.push_back(warning);
-  }
-  void Tell() {
-    for (const c10::Warning& warning : kept_) listener_.process(warning);
-    kept_.clear();
-  }
+using Origin = TapeRegister::Origin;
 
- private:
-  c10::WarningHandler& listener_ = *c10::WarningUtils::get_warning_handler();
-  std::vector<c10::Warning> kept_;
-  const c10::WarningUtils::WarningHandlerGuard guard_{this};
-};
-
-// Where the random generators were that a run may move.
-class RunsGenerators {
- public:
-  explicit RunsGenerators(std::span<const at::Generator> generators) {
-    kept_.reserve(generators.size());
-    for (const at::Generator& each : generators) kept_.emplace_back(each);
-  }
-  void PutBack() const {
-    for (const KeptGenerator& each : kept_) each.PutBack();
-  }
-
- private:
-  std::vector<KeptGenerator> kept_;
-};
-
-// Makes all calls. False: one has read another value. `call`: which one is
-// made.
+// Makes the calls from there on. False: one has read another value. `call`:
+// which one is made.
 bool MakeCalls(const Tape& tape, const TapeInputs& inputs, TapeValues& made,
                TapeStretches* known, size_t& call) {
   const TapeRecord& record = tape.record();
@@ -76,53 +42,199 @@ bool MakeCalls(const Tape& tape, const TapeInputs& inputs, TapeValues& made,
   return true;
 }
 
+// Those that its first calls use come first: they are numbered as they come.
+size_t RegistersOf(const TapeRecord& record, size_t calls) {
+  int32_t last = -1;
+  const auto note = [&last](int32_t reg) { last = std::max(last, reg); };
+  std::ranges::for_each(record.inputs, note);
+  for (const TapeCall& call : std::span(record.calls).first(calls)) {
+    for (const TapeArgument& argument : call.arguments) {
+      std::ranges::for_each(argument.registers, note);
+    }
+    std::ranges::for_each(call.results, note);
+  }
+  return static_cast<size_t>(last + 1);
+}
+
+bool AreSame(const TapeRegister& a, const TapeRegister& b) {
+  if (a.origin != b.origin || a.index != b.index || a.form != b.form) {
+    return false;
+  }
+  switch (a.origin) {
+    case Origin::kForeign:
+      return a.foreign->_unsafe_get_target() == b.foreign->_unsafe_get_target();
+    case Origin::kConstant:
+      return SameContent(a.content, b.content);
+    default:
+      return true;
+  }
+}
+
+bool AreSame(const TapeArgument& a, const TapeArgument& b) {
+  return a.kind == b.kind && a.wrapped == b.wrapped && a.negated == b.negated &&
+         a.index == b.index && a.registers == b.registers &&
+         a.numbers == b.numbers &&
+         (a.kind == TapeArgument::Kind::kNumber || SameValue(a.value, b.value));
+}
+
+// But for what is read.
+bool AreSame(const TapeCall& a, const TapeCall& b) {
+  return a.op == b.op && a.results == b.results && a.grad_mode == b.grad_mode &&
+         a.autocast == b.autocast && a.below_views == b.below_views &&
+         a.read_ahead == b.read_ahead && a.only_views == b.only_views &&
+         a.calls_python == b.calls_python &&
+         std::ranges::equal(a.arguments, b.arguments,
+                            [](const TapeArgument& x, const TapeArgument& y) {
+                              return AreSame(x, y);
+                            });
+}
+
 }  // namespace
 
-TapeRan RunTape(const Tape& tape, const TapeInputs& given,
-                std::vector<at::Tensor>& outputs, TapeStretches* known,
-                bool held) {
+TapeRuns::~TapeRuns() { GoBack(); }
+
+bool TapeRuns::IsLike(const Tape& tape) const {
   const TapeRecord& record = tape.record();
-  TapeInputs inputs = given;
+  const TapeRecord& made = left_.tape->record();
+  if (left_.call >= record.calls.size() ||
+      tape.level() != left_.tape->level() || tape.computes() ||
+      left_.tape->computes()) {
+    return false;
+  }
+  for (size_t c = 0; c <= left_.call; ++c) {
+    if (!AreSame(record.calls[c], made.calls[c]) ||
+        (c < left_.call &&
+         !SameValue(record.calls[c].read, made.calls[c].read))) {
+      return false;
+    }
+  }
+  const size_t registers = RegistersOf(record, left_.call + 1);
+  return registers <= record.registers.size() &&
+         registers <= made.registers.size() &&
+         std::ranges::equal(std::span(record.registers).first(registers),
+                            std::span(made.registers).first(registers),
+                            [](const TapeRegister& a, const TapeRegister& b) {
+                              return AreSame(a, b);
+                            });
+}
+
+bool TapeRuns::RulesOut(const Tape& tape) const {
+  return left_.tape != nullptr && IsLike(tape) &&
+         !SameValue(tape.record().calls[left_.call].read, left_.read);
+}
+
+bool TapeRuns::GoesOn(const Tape& tape) const {
+  if (left_.tape == nullptr || !IsLike(tape) ||
+      !SameValue(tape.record().calls[left_.call].read, left_.read)) {
+    return false;
+  }
+  const TapeRecord& record = tape.record();
+  const auto is_there = [&](int32_t reg) {
+    if (reg < 0) return true;
+    const TapeRegister& of = record.registers[static_cast<size_t>(reg)];
+    return of.origin != Origin::kResult || of.index > left_.call ||
+           left_.made->Look(reg) != nullptr;
+  };
+  // The run before may have dropped what this one needs.
+  for (size_t c = left_.call + 1; c < record.calls.size(); ++c) {
+    for (const TapeArgument& argument : record.calls[c].arguments) {
+      if (!std::ranges::all_of(argument.registers, is_there)) return false;
+    }
+    if (!std::ranges::all_of(record.calls[c].results, is_there)) return false;
+  }
+  return std::ranges::all_of(record.outputs, is_there) &&
+         std::ranges::all_of(record.gradients, [&](const TapeGradient& each) {
+           return is_there(each.after);
+         });
+}
+
+void TapeRuns::GoBack() {
+  for (const auto& [generator, kept] : generators_) kept.PutBack();
+  generators_.clear();
+  warnings_.kept.clear();
+  left_ = {};
+}
+
+void TapeRuns::KeepGenerators(const Tape& tape) {
+  for (const at::Generator& each : tape.moves()) {
+    if (std::ranges::none_of(generators_, [&each](const auto& kept) {
+          return kept.first == each;
+        })) {
+      generators_.emplace_back(each, KeptGenerator(each));
+    }
+  }
+}
+
+void TapeRuns::TellWarnings() {
+  for (const c10::Warning& warning : warnings_.kept) {
+    c10::WarningUtils::get_warning_handler()->process(warning);
+  }
+  warnings_.kept.clear();
+}
+
+TapeRan TapeRuns::Run(const Tape& tape, std::vector<at::Tensor>& outputs,
+                      TapeStretches* known, bool held) {
+  const TapeRecord& record = tape.record();
+  TapeInputs inputs = given_;
   std::optional<std::vector<double>> numbers;
   if (tape.computes()) {
-    numbers = tape.Compute(given);
+    numbers = tape.Compute(given_);
     if (!numbers.has_value()) return TapeRan::kOther;
     inputs.numbers = *numbers;
   }
-  TapeValues made(tape, held);
-  if (!made.Begin(inputs)) return TapeRan::kGone;
-  RunsWarnings warnings;
-  const RunsGenerators generators(tape.moves());
+  auto made = std::make_unique<TapeValues>(tape, held);
+  size_t call = 0;
+  if (GoesOn(tape)) {
+    call = left_.call + 1;
+  } else {
+    if (left_.tape != nullptr) in_vain_ += left_.call + 1;
+    GoBack();
+  }
+  if (!made->Begin(inputs)) return TapeRan::kGone;
+  if (call > 0) {
+    made->GoOnFrom(*std::exchange(left_, {}).made, RegistersOf(record, call));
+  }
+  KeepGenerators(tape);
   {
     const c10::impl::ExcludeDispatchKeyGuard below(
         record.level == TapeLevel::kBelowAutograd
             ? c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset
             : c10::DispatchKeySet());
     const at::AutoGradMode restored(at::GradMode::is_enabled());
-    size_t call = 0;
+    std::optional<c10::WarningUtils::WarningHandlerGuard> listens(&warnings_);
     try {
-      if (!MakeCalls(tape, inputs, made, known, call)) {
-        generators.PutBack();
+      if (!MakeCalls(tape, inputs, *made, known, call)) {
+        left_ = {&tape, call, made->read(), std::move(made)};
         return TapeRan::kOther;
       }
     } catch (...) {
-      if (call >= record.first_effect || call >= record.drops_gradients_at) {
-        warnings.Tell();
-        throw;
+      if (call < record.first_effect && call < record.drops_gradients_at) {
+        GoBack();
+        return TapeRan::kRaised;
       }
-      generators.PutBack();
-      return TapeRan::kRaised;
+      generators_.clear();
+      listens.reset();
+      TellWarnings();
+      throw;
     }
   }
   for (const TapeGradient& gradient : record.gradients) {
     if (gradient.after == TapeArgument::kNone) continue;
-    made.Look(static_cast<int32_t>(gradient.of))->mutable_grad() =
-        made.Take(gradient.after);
+    made->Look(static_cast<int32_t>(gradient.of))->mutable_grad() =
+        made->Take(gradient.after);
   }
   outputs.reserve(record.outputs.size());
-  for (const int32_t reg : record.outputs) outputs.push_back(made.Take(reg));
-  warnings.Tell();
+  for (const int32_t reg : record.outputs) outputs.push_back(made->Take(reg));
+  generators_.clear();
+  TellWarnings();
   return TapeRan::kDone;
+}
+
+TapeRan RunTape(const Tape& tape, const TapeInputs& inputs,
+                std::vector<at::Tensor>& outputs, TapeStretches* known,
+                bool held) {
+  TapeRuns runs(inputs);
+  return runs.Run(tape, outputs, known, held);
 }
 
 }  // namespace reprise::bindings

@@ -81,6 +81,16 @@ bool TapeValues::Begin(const TapeInputs& inputs) {
   return true;
 }
 
+void TapeValues::GoOnFrom(TapeValues& other, size_t registers) {
+  for (size_t reg = 0; reg < registers; ++reg) {
+    const Origin origin = record_.registers[reg].origin;
+    // Calls may have written constants.
+    if (origin == Origin::kResult || origin == Origin::kConstant) {
+      made_[reg] = std::move(other.made_[reg]);
+    }
+  }
+}
+
 const at::Tensor& TapeValues::Take(int32_t reg) {
   static const at::Tensor undefined;
   if (reg < 0) return undefined;
@@ -176,7 +186,10 @@ bool TapeValues::Make(const TapeCall& call, const TapeInputs& inputs,
       kept.emplace(call, stack);
     call.op.callBoxed(stack);
   }
-  if (!call.read.isNone() && !SameValue(stack[0], call.read)) return false;
+  if (!call.read.isNone() && !SameValue(stack[0], call.read)) {
+    read_ = stack[0];
+    return false;
+  }
   auto result = call.results.begin();
   ForTensors(stack, [&](const at::Tensor& tensor) {
     if (const int32_t reg = *result++; reg >= 0) (*this)[reg] = tensor;

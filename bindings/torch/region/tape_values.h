@@ -31,6 +31,10 @@ class TapeValues {
   // All that is given is there. False: some of it has gone.
   bool Begin(const TapeInputs& inputs);
 
+  // Behind Begin: what `other` has of the first registers, which are the same
+  // ones there.
+  void GoOnFrom(TapeValues& other, size_t registers);
+
   // What a call has made, or is to make.
   at::Tensor& operator[](int32_t reg) {
     return made_[static_cast<size_t>(reg)];
@@ -46,6 +50,8 @@ class TapeValues {
   // `stack` is anything; its memory is used again.
   bool Make(const TapeCall& call, const TapeInputs& inputs,
             torch::jit::Stack& stack);
+  // The other value.
+  const c10::IValue& read() const { return read_; }
   // Makes the results of a call that only gives views, from their forms.
   void MakeViews(const TapeCall& call);
   // What no call behind this one uses.
@@ -62,6 +68,7 @@ class TapeValues {
   // The thread's keys of the dispatcher when this was made.
   const c10::impl::LocalDispatchKeySet surroundings_;
   std::vector<at::Tensor> made_;
+  c10::IValue read_;
 };
 
 }  // namespace reprise::bindings

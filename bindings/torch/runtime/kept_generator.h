@@ -27,7 +27,7 @@ class KeptGenerator final : public engine::KeptGenerator {
 
  private:
   at::Generator generator_;
-  uint64_t offset_ = 0;               // of a GPU's
+  uint64_t offset_ = 0;                // of a GPU's
   std::optional<at::mt19937> engine_;  // of the host's, and samples drawn ahead
   std::optional<float> float_sample_;
   std::optional<double> double_sample_;

@@ -12,8 +12,9 @@ namespace reprise::bindings {
 // Tells the asker the line that Python's main thread is at when it runs Python
 // next, which is right behind the op that is being handled:
 // "/home/me/train.py:42", of the innermost frame that is neither torch's (but
-// for its distributions, which check their arguments), nor this package's, nor the interpreter's own; where that is an installed
-// package's, with the program's that led there: "/home/me/train.py:42
+// for its distributions, which check their arguments), nor this package's, nor
+// the interpreter's own; where that is an installed package's, with the
+// program's that led there: "/home/me/train.py:42
 // (transformers/pytorch_utils.py:107)". Asked by another thread, it tells only
 // where the main thread is in autograd's engine: that is where the program
 // called backward(). Else it tells "", and where the process has no Python
