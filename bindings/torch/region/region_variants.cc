@@ -171,7 +171,7 @@ RegionVariants::Learned RegionVariants::End(
   }
   if (outcome.tape == nullptr) return learned;
   learned.calls = outcome.tape->calls();
-  learned.reads = outcome.tape->reads();
+  learned.reads = outcome.tape->reads().size();
   if (outcome.tape->reads_contents()) reads_contents_ = true;
   learned.calls_others = outcome.tape->calls_others();
   CachedTape* const expected =
@@ -205,6 +205,9 @@ void RegionVariants::Confirm(CachedTape& variant,
   variant.stretches = std::make_shared<TapeStretches>();
   if (variant.trusted) {
     variant.until_sample = std::min(2 * variant.until_sample, kSeldomSample);
+  } else {  // its two recordings were of use
+    in_vain_ -=
+        std::min(in_vain_, 2 * kRunsOfARecording * variant.tape->calls());
   }
   variant.trusted = true;
   variant.runs = 0;

@@ -49,6 +49,9 @@ Tape::Tape(TapeRecord record) : record_(std::move(record)) {
   }
   MakeProgram();
   FindGenerators();
+  for (size_t c = 0; c < record_.calls.size(); ++c) {
+    if (!record_.calls[c].read.isNone()) reads_.push_back(c);
+  }
   tells_passes_ =
       record_.pass == TapePass::kWhole &&
       record_.level == TapeLevel::kBelowAutograd && given_.foreign.empty() &&
@@ -185,11 +188,6 @@ std::optional<std::vector<double>> Tape::Compute(
     numbers[computed_[i]] = (*wanted)[i];
   }
   return numbers;
-}
-
-size_t Tape::reads() const {
-  return static_cast<size_t>(std::ranges::count_if(
-      record_.calls, [](const TapeCall& call) { return !call.read.isNone(); }));
 }
 
 bool Tape::calls_others() const {

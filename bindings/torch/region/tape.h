@@ -52,7 +52,7 @@ class Tape {
   TapeLevel level() const { return record_.level; }
   size_t calls() const { return record_.calls.size(); }
   // Calls that a run compares the values of: it waits for the device there.
-  size_t reads() const;
+  std::span<const size_t> reads() const { return reads_; }
   // Some are of operators that are not torch's own: their kernels may be
   // Python's, which reads what it likes.
   bool calls_others() const;
@@ -137,6 +137,7 @@ class Tape {
   std::vector<size_t> counters_;    // registers of reads, each once
   std::vector<size_t> others_;      // that are of the host, too
   WatchedTensors foreign_;          // of what is given
+  std::vector<size_t> reads_;
   std::vector<at::Generator> moves_;
   bool tells_passes_ = false;
 };

@@ -119,8 +119,17 @@ bool TapeRuns::IsLike(const Tape& tape) const {
 }
 
 bool TapeRuns::RulesOut(const Tape& tape) const {
-  return left_.tape != nullptr && IsLike(tape) &&
-         !SameValue(tape.record().calls[left_.call].read, left_.read);
+  if (left_.tape == nullptr) return false;
+  for (const size_t call : left_.tape->reads()) {
+    const std::vector<TapeCall>& calls = tape.record().calls;
+    if (call >= calls.size() || calls[call].read.isNone()) return false;
+    const bool last = call == left_.call;
+    const c10::IValue& read =
+        last ? left_.read : left_.tape->record().calls[call].read;
+    if (!SameValue(calls[call].read, read)) return last;
+    if (last) return false;
+  }
+  return false;
 }
 
 bool TapeRuns::GoesOn(const Tape& tape) const {

@@ -53,7 +53,7 @@ class TapeRuns {
   TapeRan Run(const Tape& tape, std::vector<at::Tensor>& outputs,
               TapeStretches* known = nullptr, bool held = false);
 
-  // The tape goes on by another value than was read, or so it is known.
+  // The tape has read the same values up to there, and goes on by another one.
   bool RulesOut(const Tape& tape) const;
   // Calls of operators that were made, and are of no use to the run that
   // stands, if one does.

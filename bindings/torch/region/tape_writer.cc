@@ -35,7 +35,8 @@ TapeWriter::TapeWriter(Parts parts)
       names_(record_, fault_, gradients_, watched_),
       effects_(record_, names_),
       deciding_(record_, fault_, names_, effects_, parts_.inputs),
-      numbers_(record_, fault_, names_) {
+      numbers_(record_, fault_, names_),
+      reads_(record_, fault_, effects_, numbers_) {
   numbers_.Begin(parts_.watched);
   for (const at::Tensor& tensor : parts_.watched) {
     watched_.emplace(tensor.unsafeGetTensorImpl(), WatchedTensor::Of(tensor));
@@ -61,7 +62,7 @@ void TapeWriter::CheckSurroundings(const c10::OperatorHandle& op,
   CheckHooks(arguments);
   const std::string& name = op.operator_name().name;
   if (HandsDataOut(op)) {
-    CheckRead(op, arguments);
+    reads_.Before(op, arguments);
   } else if (SizesByData(op, arguments)) {
     fault_.Refuse(Refusal::kSizeDependsOnData, op);
   } else if (name.starts_with("c10d") || name.starts_with("_c10d")) {
@@ -69,43 +70,6 @@ void TapeWriter::CheckSurroundings(const c10::OperatorHandle& op,
   }
   backward_.NoteCall(record_, fault_);
   if (!surroundings_.OnItsStream()) fault_.Refuse(Refusal::kSeveralStreams);
-}
-
-void TapeWriter::CheckRead(const c10::OperatorHandle& op,
-                           std::span<const c10::IValue> arguments) {
-  if (!Reads(op)) return fault_.Refuse(Refusal::kHandsDataOut, op);
-  const std::optional<Refusal> why = WhyNoRead();
-  if (!why.has_value()) {
-    if (effects_.draws()) reads_behind_draws_ = FullName(op.operator_name());
-    return;
-  }
-  if (!effects_.calls_python() && numbers_.MayReadAhead(op, arguments)) return;
-  std::string reason =
-      FullName(op.operator_name()) + SentenceOf(Refusal::kHandsDataOut);
-  if (numbers_.IsCounter(arguments[0])) {
-    reason += SentenceOf(Refusal::kReadsCounter);
-  }
-  reason += SentenceOf(*why);
-  if (record_.first_effect < record_.calls.size()) {
-    reason += FullName(record_.calls[record_.first_effect].op.operator_name());
-  }
-  fault_.Refuse(std::move(reason));
-}
-
-std::optional<Refusal> TapeWriter::WhyNoRead() const {
-  if (effects_.writes_outside()) return Refusal::kReadsBehindWrite;
-  if (!effects_.none()) return Refusal::kReadsBehindEffect;
-  switch (parts_.pass) {
-    case TapePass::kWhole:
-      break;
-    case TapePass::kForward:
-      // Where the callable runs again for its gradients, others are drawn.
-      if (effects_.draws()) return Refusal::kReadsBehindDraws;
-      break;
-    case TapePass::kBackward:
-      return Refusal::kReadsInBackward;
-  }
-  return std::nullopt;
 }
 
 void TapeWriter::CheckHooks(std::span<const c10::IValue> arguments) {
@@ -210,12 +174,7 @@ void TapeWriter::After(size_t index, std::span<const c10::IValue> results) {
                        .has_backend(c10::BackendComponent::CUDABit);
     }
   }
-  if (call.read_ahead) {
-    numbers_.NoteRead(results[0]);
-  } else if (Reads(call.op) && results.size() == 1) {
-    call.read = results[0];
-    behind_reads_ = index + 1;
-  }
+  reads_.After(index, results);
   ForTensors(results, [&](const at::Tensor& tensor) {
     to_host |= tensor.defined() && tensor.device().is_cpu();
     call.results.push_back(names_.AddResult(tensor, index));
@@ -320,7 +279,7 @@ void TapeWriter::NoteHooksDisabled() {
 void TapeWriter::NoteResults(std::span<const at::Tensor> outputs,
                              size_t saved_from, Outcome& outcome) {
   TapeResults results(record_, fault_, names_, gradients_, parts_.inputs);
-  outcome.tracks_gradients |= results.NoteGradients(behind_reads_, backward_);
+  outcome.tracks_gradients |= results.NoteGradients(reads_.end(), backward_);
   const auto own = outputs.first(std::min(saved_from, outputs.size()));
   record_.saved_from = own.size();
   for (const at::Tensor& output : own) {
@@ -366,14 +325,9 @@ void TapeWriter::CheckEnd(std::span<const at::Tensor> outputs,
   const bool tracks = outcome.tracks_gradients ||
                       parts_.level == TapeLevel::kAboveAutograd ||
                       parts_.pass == TapePass::kForward;
-  if (hooks_disabled_ && tracks) {
-    outcome.no_forward_pass = SentenceOf(Refusal::kHooksDisabled);
-  } else if (parts_.level == TapeLevel::kAboveAutograd &&
-             !reads_behind_draws_.empty()) {
-    outcome.no_forward_pass = reads_behind_draws_ +
-                              SentenceOf(Refusal::kHandsDataOut) +
-                              SentenceOf(Refusal::kReadsBehindDraws);
-  }
+  outcome.no_forward_pass = hooks_disabled_ && tracks
+                                ? SentenceOf(Refusal::kHooksDisabled)
+                                : reads_.WhyNoForwardPass();
   if (backward_.any() && surroundings_.had_hooks()) {
     fault_.Refuse(Refusal::kHooksRoundBackward);
   }

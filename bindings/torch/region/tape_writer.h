@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,6 +22,7 @@
 #include "bindings/torch/region/formal_tensors.h"
 #include "bindings/torch/region/leaf_gradients.h"
 #include "bindings/torch/region/number_writer.h"
+#include "bindings/torch/region/read_check.h"
 #include "bindings/torch/region/tape.h"
 #include "bindings/torch/region/tape_effects.h"
 #include "bindings/torch/region/tape_fault.h"
@@ -141,13 +141,6 @@ class TapeWriter {
   bool IsOfThisCall(const c10::TensorImpl& tensor, Asked what) const;
   void CheckSurroundings(const c10::OperatorHandle& op,
                          std::span<const c10::IValue> arguments);
-  // Of a call that hands data to the host.
-  void CheckRead(const c10::OperatorHandle& op,
-                 std::span<const c10::IValue> arguments);
-  // Python reads a value. Why no run of the tape may go back to the callable
-  // from here where that value is another one; nothing: all that was called
-  // before can be called once more.
-  std::optional<Refusal> WhyNoRead() const;
   // By a call that tracks gradients.
   void CheckHooks(std::span<const c10::IValue> arguments);
   // When the callable has ended, in this order.
@@ -166,6 +159,7 @@ class TapeWriter {
   TapeEffects effects_;
   DecidingValues deciding_;
   NumberWriter numbers_;
+  ReadCheck reads_;
   BackwardInside backward_;
   FormalTensors formal_;
   uint64_t hooks_inside_ = 0;  // the question where some begin; 0: none do
@@ -173,8 +167,6 @@ class TapeWriter {
   // By call: what its schema says that it writes.
   std::vector<std::vector<std::pair<int32_t, WeakTensor>>> written_;
   uint64_t other_number_ = 0;  // the question where a number first differed
-  size_t behind_reads_ = 0;    // the first call behind all reads
-  std::string reads_behind_draws_;  // which operator does; empty: none
 };
 
 }  // namespace reprise::bindings

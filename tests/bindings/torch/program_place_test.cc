@@ -105,6 +105,16 @@ TEST_F(ProgramPlaceTest, OfAPackageIsToldWithTheLineThatLedThere) {
             "/home/me/train.py:42 (some/one.py:3)");
 }
 
+// They check their arguments, which no program asks for.
+TEST_F(ProgramPlaceTest, NamesTorchsDistributions) {
+  EXPECT_EQ(
+      PlaceIn(
+          {{"/env/lib/python3.11/site-packages/torch/_tensor.py", 1},
+           {"/env/lib/python3.11/site-packages/torch/distributions/a.py", 7},
+           {"/home/me/train.py", 42}}),
+      "/home/me/train.py:42 (torch/distributions/a.py:7)");
+}
+
 TEST_F(ProgramPlaceTest, IsAPackagesWhereTheProgramIsNowhere) {
   constexpr const char* kFile = "/env/lib/python3.11/site-packages/tool/a.py";
   EXPECT_EQ(PlaceIn({{kFile, 3}}), std::string(kFile) + ":3");

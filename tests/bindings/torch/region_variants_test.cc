@@ -114,6 +114,26 @@ TEST_F(RegionVariantsTest, OnesThatDifferEachTimeAreGivenUp) {
   EXPECT_EQ(learned_.verdict, Verdict::kDiffers);
 }
 
+TEST_F(RegionVariantsTest, ValuesThatSeldomComeAgainAreRecordedEverLess) {
+  const at::NoGradGuard no_grad;
+  const Tensors given = {at::ones({3})};
+  int passed = 0;
+  int recorded = 0;
+  for (int call = 0; call < 1000; ++call) {
+    const at::Tensor value = at::full({}, call / 2);  // each comes twice
+    const Tensors both = {given[0], value};
+    const RegionVariants::Ran ran = variants_.Run({both, {}});
+    if (ran.step == Step::kPassed) ++passed;
+    if (ran.step != Step::kRecord) continue;
+    ++recorded;
+    ASSERT_TRUE(variants_.Begin(both, {}, {}));
+    (void)value.item();
+    learned_ = variants_.End({given[0] + 1}, {});
+  }
+  EXPECT_GT(passed, 500);
+  EXPECT_LT(recorded, 300);
+}
+
 TEST_F(RegionVariantsTest, FormsWithoutEndAreRecordedEverLess) {
   int recorded = 0;
   for (int rows = 1; rows <= 500; ++rows) {

@@ -63,10 +63,24 @@ TEST_F(TapeEffectsTest, TheFirstWriteOutsideIsNoted) {
   EXPECT_TRUE(effects_.WritesTo(x_.storage().unsafeGetStorageImpl()));
 }
 
-TEST_F(TapeEffectsTest, DrawsAreEffects) {
+TEST_F(TapeEffectsTest, WhatIsDrawnDoesNotStay) {
   Call("aten::bernoulli", "", x_, {c10::IValue()});
   EXPECT_TRUE(effects_.draws());
+  EXPECT_TRUE(effects_.none());
+  EXPECT_EQ(record_.first_effect, SIZE_MAX);
+}
+
+TEST_F(TapeEffectsTest, WhatALibraryDrawsByItselfStays) {
+  Call("aten::_cudnn_init_dropout_state", "", x_);
   EXPECT_FALSE(effects_.none());
+  EXPECT_EQ(record_.first_effect, 0u);
+}
+
+TEST_F(TapeEffectsTest, HooksOfTheProgramAreEffects) {
+  effects_.NoteHooks(2);
+  EXPECT_FALSE(effects_.none());
+  EXPECT_FALSE(effects_.writes_outside());
+  EXPECT_EQ(record_.first_effect, 2u);
 }
 
 TEST_F(TapeEffectsTest, FunctionsOfTheProgramAreEffects) {

@@ -3,6 +3,7 @@
 #include "bindings/torch/region/tape_ops.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 #include <torch/library.h>
 
@@ -71,6 +72,19 @@ TEST(TapeOpsTest, SomeArgumentsGiveTheirFormAlone) {
   EXPECT_TRUE(reads("input", {false, true, false}));
   EXPECT_FALSE(reads("input", {true, false, true}));
   EXPECT_TRUE(reads("grad_output", {false, false, true}));
+}
+
+TEST(TapeOpsTest, DrawsForGoodWhereNobodyPutsTheGeneratorBack) {
+  const auto draw = Op("aten::bernoulli");
+  EXPECT_FALSE(DrawsForGood(draw, Given(draw, "", {})));
+  const at::Generator own = at::make_generator<at::CPUGeneratorImpl>();
+  EXPECT_FALSE(DrawsForGood(draw, Given(draw, "generator", own)));
+  const auto state = Op("aten::_cudnn_init_dropout_state");
+  EXPECT_TRUE(DrawsForGood(state, Given(state, "", {})));
+  const auto recurrent = Op("aten::_cudnn_rnn");
+  EXPECT_TRUE(DrawsForGood(recurrent, Given(recurrent, "", {})));
+  const auto none = Op("aten::sin");
+  EXPECT_FALSE(DrawsForGood(none, Given(none, "", {})));
 }
 
 TEST(TapeOpsTest, SizesFollowFromDataWhereMasksPick) {

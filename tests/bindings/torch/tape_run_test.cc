@@ -3,8 +3,10 @@
 #include "bindings/torch/region/tape_run.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,6 +27,16 @@ at::Tensor Factor(const at::Tensor& matrix) {
 
 class TapeRunTest : public testing::Test {
  protected:
+  // Of the host's generator.
+  static at::Tensor State() {
+    return at::detail::getDefaultCPUGenerator().get_state();
+  }
+
+  static void SetState(const at::Tensor& state) {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    generator.set_state(state);
+  }
+
   const at::NoGradGuard no_grad_;
   const at::Tensor count_ = at::zeros({});
   const at::Tensor good_ = at::eye(3);
@@ -89,16 +101,110 @@ TEST_F(TapeRunTest, LeavesAnErrorBeforeAnyEffectToTheCallable) {
 }
 
 TEST_F(TapeRunTest, RaisesAnErrorBehindAnEffect) {
-  for (const bool draws : {false, true}) {
-    const auto tape = Record({good_}, [&] {
-      if (draws) return Tensors{at::rand({3}), Factor(good_)};
-      count_.add_(1);
-      return Tensors{Factor(good_)};
-    });
-    Tensors outputs;
-    EXPECT_ANY_THROW((void)RunTape(*tape, {bad_, {}}, outputs));
-  }
+  const auto tape = Record({good_}, [&] {
+    count_.add_(1);
+    return Tensors{Factor(good_), at::rand({3})};
+  });
+  Tensors outputs;
+  EXPECT_ANY_THROW((void)RunTape(*tape, {bad_, {}}, outputs));
   EXPECT_EQ(count_.item<float>(), 2);  // recorded, and run up to the error
+}
+
+TEST_F(TapeRunTest, GeneratorsAreWhereTheyWereBehindAnError) {
+  const auto tape = Record({good_}, [&] {
+    return Tensors{at::rand({3}), at::normal(0, 1, {1}), Factor(good_)};
+  });
+  Tensors outputs;
+  const at::Tensor before = State();
+  EXPECT_EQ(RunTape(*tape, {bad_, {}}, outputs), TapeRan::kRaised);
+  EXPECT_TRUE(State().equal(before));
+  EXPECT_EQ(RunTape(*tape, {{&good_, 1}, {}}, outputs), TapeRan::kDone);
+  EXPECT_FALSE(State().equal(before));
+}
+
+TEST_F(TapeRunTest, GeneratorsAreWhereTheyWereWhereAnotherValueIsRead) {
+  const at::Tensor two = at::full({}, 2);
+  at::Generator own = at::make_generator<at::CPUGeneratorImpl>(3);
+  const auto tape = Record({good_}, [&] {
+    const at::Tensor drawn = at::rand({3}) + at::rand({3}, own);
+    (void)good_.sum().item();
+    return Tensors{drawn + at::rand({3})};
+  });
+  Tensors outputs;
+  const at::Tensor before = State();
+  const at::Tensor owns = own.get_state();
+  EXPECT_EQ(RunTape(*tape, {bad_, {}}, outputs), TapeRan::kOther);
+  EXPECT_TRUE(State().equal(before));
+  EXPECT_TRUE(own.get_state().equal(owns));
+}
+
+// What was drawn and computed before the value is not drawn again.
+TEST_F(TapeRunTest, ATapeGoesOnWhereTheOneBeforeHasReadAnother) {
+  const auto branch = [](const at::Tensor& x) {
+    const at::Tensor y = at::rand({3, 3}) + x;
+    if (x.sum().item<float>() > 0) return Tensors{y + at::rand({3, 3})};
+    return Tensors{y * 2 + at::randn({3, 3})};
+  };
+  const auto up = Record({good_}, [&] { return branch(good_); });
+  const auto down = Record(bad_, [&] { return branch(bad_[0]); });
+  EXPECT_EQ(down->calls(), up->calls() + 1);
+  const at::Tensor before = State();
+  const Tensors expected = branch(bad_[0]);
+  const at::Tensor after = State();
+  SetState(before);
+  Tensors outputs;
+  {
+    TapeRuns runs({bad_, {}});
+    EXPECT_EQ(runs.Run(*up, outputs), TapeRan::kOther);
+    EXPECT_GT(runs.in_vain(), 0u);
+    EXPECT_TRUE(runs.RulesOut(*up));
+    EXPECT_FALSE(runs.RulesOut(*down));
+    EXPECT_EQ(runs.Run(*down, outputs), TapeRan::kDone);
+    EXPECT_EQ(runs.in_vain(), 0u);
+  }
+  EXPECT_TRUE(outputs[0].equal(expected[0]));
+  EXPECT_TRUE(State().equal(after));
+}
+
+TEST_F(TapeRunTest, ATapeOfOtherCallsBeginsAgain) {
+  const auto up = Record({good_}, [&] {
+    const at::Tensor y = at::rand({3, 3});
+    (void)good_.sum().item();
+    return Tensors{y};
+  });
+  const auto other = Record(bad_, [&] {
+    const at::Tensor y = at::randn({3, 3});
+    (void)bad_[0].sum().item();
+    return Tensors{y};
+  });
+  const at::Tensor before = State();
+  const at::Tensor expected = at::randn({3, 3});
+  SetState(before);
+  Tensors outputs;
+  TapeRuns runs({bad_, {}});
+  EXPECT_EQ(runs.Run(*up, outputs), TapeRan::kOther);
+  EXPECT_FALSE(runs.RulesOut(*other)) << "nobody knows";
+  EXPECT_EQ(runs.Run(*other, outputs), TapeRan::kDone);
+  EXPECT_GT(runs.in_vain(), 0u);
+  EXPECT_TRUE(outputs[0].equal(expected));
+}
+
+TEST_F(TapeRunTest, WarningsAreToldOfTheRunThatStands) {
+  const auto tape = Record({good_}, [&] {
+    const at::Tensor y = at::rand({1}).var();  // of one value
+    (void)good_.sum().item();
+    return Tensors{y};
+  });
+  struct Listener final : c10::WarningHandler {
+    void process(const c10::Warning&) override { ++told; }
+    int told = 0;
+  } listener;
+  const c10::WarningUtils::WarningHandlerGuard guard(&listener);
+  Tensors outputs;
+  EXPECT_EQ(RunTape(*tape, {bad_, {}}, outputs), TapeRan::kOther);
+  EXPECT_EQ(listener.told, 0);
+  EXPECT_EQ(RunTape(*tape, {{&good_, 1}, {}}, outputs), TapeRan::kDone);
+  EXPECT_EQ(listener.told, 1);
 }
 
 // Gradients that the program replaces go before, so that they cannot be had

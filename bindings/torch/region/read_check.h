@@ -1,0 +1,59 @@
+// Values that Python reads while calls are written down.
+
+#ifndef REPRISE_BINDINGS_TORCH_REGION_READ_CHECK_H_
+#define REPRISE_BINDINGS_TORCH_REGION_READ_CHECK_H_
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "bindings/torch/region/number_writer.h"
+#include "bindings/torch/region/refusals.h"
+#include "bindings/torch/region/tape_effects.h"
+#include "bindings/torch/region/tape_fault.h"
+#include "bindings/torch/region/tape_record.h"
+
+namespace reprise::bindings {
+
+// Of one recording: which calls may hand data to the host. A run of the tape
+// reads the value, too, and goes back to the callable where it is another one:
+// so it may be read while all that was called can be called once more. Behind
+// that only numbers may be read that are known before the first call
+// (NumberWriter). Borrows all that it is made of. One thread at a time.
+class ReadCheck {
+ public:
+  ReadCheck(TapeRecord& record, TapeFault& fault, const TapeEffects& effects,
+            NumberWriter& numbers)
+      : record_(record), fault_(fault), effects_(effects), numbers_(numbers) {}
+
+  // A call that hands data out is about to be made. Refuses what cannot be.
+  void Before(const c10::OperatorHandle& op,
+              std::span<const c10::IValue> arguments);
+  // The call was made.
+  void After(size_t call, std::span<const c10::IValue> results);
+
+  // The first call behind all reads.
+  size_t end() const { return end_; }
+  // Why no forward pass of one node can stand for the calls; empty: nothing
+  // speaks against it.
+  std::string WhyNoForwardPass() const;
+
+ private:
+  // Why no run may go back from here; nothing: it may.
+  std::optional<Refusal> WhyNoRead() const;
+
+  TapeRecord& record_;
+  TapeFault& fault_;
+  const TapeEffects& effects_;
+  NumberWriter& numbers_;
+  size_t end_ = 0;
+  std::string behind_draws_;  // which operator has read there; empty: none
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_REGION_READ_CHECK_H_
