@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import pytest
@@ -40,10 +41,10 @@ def test_a_sparse_tensor(device: str) -> None:
 
 def test_an_argument_that_is_changed(device: str) -> None:
     def writes(x: torch.Tensor) -> torch.Tensor:
-        given = [x]
+        given = collections.deque([x])
         return changes(x, given) + given[0]
 
-    def change(x: torch.Tensor, given: list[torch.Tensor]) -> torch.Tensor:
+    def change(x: torch.Tensor, given: Any) -> torch.Tensor:
         given[0] = x * 2
         return x + 1
 

@@ -11,6 +11,7 @@ import torch
 
 from reprise.guards import classes, tree
 from reprise.guards.constants import constant
+from reprise.guards.containers import Containers
 
 
 def form_of(
@@ -21,6 +22,56 @@ def form_of(
     if kwargs:
         form = form, tree.flatten(kwargs, parts), "by name"
     return form
+
+
+class Following:
+    """Whether calls of a region are known to change what their arguments hold.
+
+    One for all regions of a callable.
+    """
+
+    __slots__ = ("is_on", "why_not")
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.why_not = ""  # of the arguments of the last call
+
+    def begin(self) -> bool:
+        """Begin to follow such changes. Returns whether that is new."""
+        was_on, self.is_on = self.is_on, True
+        return not was_on
+
+
+def taken_apart(
+    args: tuple[Any, ...], kwargs: dict[str, Any], following: Following
+) -> tuple[tree.Form, tree.Parts, str]:
+    """Return the form of a call's arguments, the parts, and why there is no form."""
+    why = following.why_not = ""
+    for with_objects in (True, False) if following.is_on else ():
+        parts = _parts_of(args, kwargs)
+        try:
+            containers = Containers(with_objects=with_objects)
+            return containers.take_apart(args, kwargs, parts), parts, why
+        except (TypeError, RecursionError) as unknown:
+            following.why_not = following.why_not or f"an argument holds {unknown}"
+    parts = _parts_of(args, kwargs)
+    try:
+        return form_of(args, kwargs, parts), parts, why
+    except TypeError as unknown:
+        why = f"an argument holds {unknown}"
+    except RecursionError:
+        why = "an argument is too deep, or holds itself"
+    return (
+        None,
+        parts,
+        why,
+    )  # not while the error is handled: it would be the context of others
+
+
+def _parts_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tree.Parts:
+    parts = tree.Parts()
+    parts.args, parts.kwargs = args, kwargs
+    return parts
 
 
 def with_optimizers(
@@ -81,27 +132,42 @@ def _comparable(value: Any) -> Any:
     return known.token
 
 
+AN_ARGUMENT = "an argument"
+
+
 def what_changed(
     form: Any, numbers: list[float], parts: tree.Parts, optimizers: Sequence[Any]
 ) -> str | None:
     """Return what of arguments and optimizers has changed since a call. None: nothing.
 
-    `form`, `numbers`: with what the optimizers held. `parts`: of the arguments.
+    `form`, `numbers`: with what the optimizers held. `parts`: of the arguments. Of containers
+    that are followed nobody is asked.
     """
-    now = tree.Parts()
-    form_now = form_of(parts.args, parts.kwargs, now)
-    for before, after in (
-        (parts.tensors, now.tensors),
-        (parts.objects, now.objects),
-        (parts.leading, now.leading),
-    ):
-        if len(before) != len(after) or any(map(operator.is_not, before, after)):
-            return "an argument"
+    now, form_now = parts, form
+    for _ in optimizers:
+        form_now, _ = form_now
+    if parts.containers is None:
+        now, before = tree.Parts(), form_now
+        try:
+            form_now = form_of(parts.args, parts.kwargs, now)
+        except (TypeError, RecursionError):  # what they hold now is something else
+            return AN_ARGUMENT
+        if form_now != before or not _are_same(parts, now):
+            return AN_ARGUMENT
     form_now, numbers_now, why = with_optimizers(form_now, now.numbers, optimizers)
     if why:
         return "what a group of an optimizer holds"
-    if form_now != form or list(map(float.hex, numbers_now)) != list(
-        map(float.hex, numbers)
-    ):
+    if form_now != form or [*map(float.hex, numbers_now)] != [*map(float.hex, numbers)]:
         return "an argument, or the numbers of an optimizer"
     return None
+
+
+def _are_same(before: tree.Parts, after: tree.Parts) -> bool:
+    return all(
+        len(one) == len(two) and all(map(operator.is_, one, two))
+        for one, two in (
+            (before.tensors, after.tensors),
+            (before.objects, after.objects),
+            (before.leading, after.leading),
+        )
+    )

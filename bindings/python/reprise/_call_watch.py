@@ -101,6 +101,7 @@ class CallWatch:
 
     def go_on(self) -> None:
         """Watch again, after that code."""
+        self._look_at_state()
         self.hidden.go_on()
         self._begin_to_look()
 
@@ -151,7 +152,10 @@ class CallWatch:
             self._before(frame, event, what)
 
     def _look_at_state(self) -> None:
-        """Before code that runs in each call, or may: a replay sets nothing before it."""
+        """Around code that runs in each call, or may.
+
+        A replay sets nothing before it, and does not know what it sets.
+        """
         self.sets_within = self.sets_within or self._changed() is not None
 
     def _saw_operator(self, frame: types.FrameType) -> None:

@@ -17,7 +17,7 @@ from reprise._functions_of_c import version_of
 from reprise._recording import thread, unwatched
 from reprise._results import are_held_elsewhere
 from reprise._words import check_callable
-from reprise.guards import tree
+from reprise.guards import making, tree
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,7 +65,7 @@ class _Entry:
         self._written = key.written
         self._result = key.result
         self._form = key.form
-        self._arguments = tree.builder(key.form)
+        self._arguments = making.builder(key.form)
 
     def __call__(
         self, read: list[torch.Tensor], written: list[torch.Tensor]

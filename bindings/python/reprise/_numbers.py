@@ -17,6 +17,7 @@ import torch
 from reprise._arithmetic import EXACT, Arithmetic, is_followed, reading, take_read
 from reprise._enums import NumberOp
 from reprise.guards import classes, tree
+from reprise.guards.containers import Containers
 
 # What hands a number on, and gives nothing that depends on it.
 _HARMLESS = frozenset(
@@ -235,13 +236,14 @@ def noted(
     kwargs: dict[str, Any],
     optimizers: Iterable[torch.optim.Optimizer],
     notes: Notes,
+    containers: Containers | None,
     *,
     computes: bool,
     reads: bool,
 ) -> Iterator[tuple[list[Any], dict[str, Any]]]:
     """Yield arguments whose floats note what Python does with them; optimizers' floats too.
 
-    If it `reads`, so do numbers that torch's optimizers read from tensors of the host. Floats
+    `containers`: among the arguments, whose floats are part of their form. If it `reads`, so do numbers that torch's optimizers read from tensors of the host. Floats
     within containers count as looked at. If the code `computes`, all floats do. So do floats that the code stores: ordinary ones are in their places at the end.
     """
     index = 0
@@ -253,6 +255,7 @@ def noted(
             index += 1
             return Number.of(value, index - 1, notes)
         inside = tree.Parts()
+        inside.containers = containers
         tree.flatten(value, inside)
         index += len(inside.numbers)
         return value
@@ -333,6 +336,13 @@ def _replace_attributes(holder: Any, floats: dict[int, float]) -> None:
         with contextlib.suppress(AttributeError):  # it is not set
             if (name := id(slot.__get__(holder))) in floats:
                 slot.__set__(holder, floats[name])
+
+
+def make_plain(containers: Iterable[Any]) -> None:
+    """Put ordinary floats into these in the place of those that note."""
+    for each in containers:
+        is_held = isinstance(each, (list, dict))
+        plain(each if is_held else classes.attributes_of(each))
 
 
 def plain(result: Any) -> Any:

@@ -13,7 +13,7 @@ import torch
 from reprise import _results
 from reprise._arithmetic import Arithmetic, may_follow
 from reprise._call_watch import CallWatch
-from reprise._numbers import Notes, noted, plain
+from reprise._numbers import Notes, make_plain, noted, plain
 from reprise._open_recording import Learned, OpenRecording
 from reprise._recording import are_same, modes, recording
 from reprise._region_learning import NODES
@@ -21,6 +21,7 @@ from reprise._region_structures import Structure
 from reprise._variants import Variants
 from reprise.guards import tree
 from reprise.guards.arguments import Given
+from reprise.guards.contents import ArgumentSettings, Contents
 from reprise.guards.guard import State
 from reprise.guards.places import Held, may_be_held, tensors_in
 from reprise.guards.settings import Behind, Settings, Unlike
@@ -42,6 +43,10 @@ _clock = time.perf_counter
 
 class Refusal(Exception):
     """Why replays cannot do what a recorded call has done."""
+
+
+class ChangedArgument(Refusal):
+    """Replays cannot change an argument as the call has."""
 
 
 class Call(NamedTuple):
@@ -98,8 +103,12 @@ class RecordedCall:
         of: Variants,
         own: list[torch.Tensor],
         watch: CallWatch | NoWatch,
+        contents: Contents | None,
     ) -> None:
-        """`of`: what records it. `own`: tensors that the callable reads from outside."""
+        """`of`: what records it. `own`: tensors that the callable reads from outside.
+
+        `contents`: of lists and the like among the arguments, where calls change these.
+        """
         self.of = of
         self.watch = watch
         self.passes = (
@@ -111,6 +120,8 @@ class RecordedCall:
         self._opened = OpenRecording(of.handle)
         self._attributes = _results.attributes_of(call.tensors)
         self._settings = Settings(call.before)
+        self._contents = contents
+        self.sets_arguments = False
         self._modes: tuple[Any, ...] = ()
         self._notes: Notes | None = None
         self._held: str | None = None  # why its result is not made anew
@@ -146,7 +157,10 @@ class RecordedCall:
             began = _clock()
             box = [fn(*given_to[0], **given_to[1])]
             structure.seconds = min(structure.seconds, _clock() - began)
-        self._held = _results.held_elsewhere(box, self._call.parts)
+        parts = self._call.parts
+        self._held = _results.held_elsewhere(box, parts, self._contents)
+        if notes and parts.containers is not None:
+            make_plain(parts.containers.values)
         return plain(box[0]) if notes else box[0]
 
     def _noted(
@@ -162,7 +176,9 @@ class RecordedCall:
         else:
             notes.arithmetic.escape = "code that nobody sees"
         return noted(
-            args, kwargs, walk.optimizers, notes, computes=walk.computes, reads=reads
+            *(args, kwargs, walk.optimizers, notes, self._call.parts.containers),
+            computes=walk.computes,
+            reads=reads,
         )
 
     def check_modes(self) -> None:
@@ -191,6 +207,8 @@ class RecordedCall:
             if values is None:
                 raise Refusal("it sets places to tuples that share one (make two)")
             whole = result, (values, behind[1])
+        if self._contents is not None:
+            whole = whole, self._set_in_arguments(self._contents)
         try:
             whole = _results.with_arguments(whole, parts)
             form = tree.flatten(whole, given_back)
@@ -201,6 +219,16 @@ class RecordedCall:
         if why is not None:
             raise Refusal(why)
         return form
+
+    def _set_in_arguments(self, contents: Contents) -> ArgumentSettings:
+        try:
+            found = contents.behind()
+        except Unlike as unlike:
+            raise ChangedArgument(str(unlike)) from None
+        self.sets_arguments = bool(found)
+        if found and self.passes is not None:
+            raise Refusal(f"{NODES}: it sets what its arguments hold")
+        return found
 
     def end(self) -> Learned:
         """Return what the recording has shown."""

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
-from torch._C import _len_torch_function_stack
+from torch._C import _len_torch_function_stack as _count_modes
 
 from reprise import _dynamo
-from reprise._call_form import form_of, with_optimizers
+from reprise._call_form import taken_apart, with_optimizers
 from reprise._eager import Changed
 from reprise._enums import Step
 from reprise._recorded_call import Call
@@ -35,11 +35,16 @@ from reprise._region_report import RegionReport
 from reprise._region_session import OwnSession
 from reprise._region_setting import set_behind
 from reprise._region_standing import Standing
-from reprise._region_structures import MOST_CHANGES, Structure, Structures
+from reprise._region_structures import (
+    DOES_NOT_COME,
+    MOST_CHANGES,
+    Structure,
+    Structures,
+)
 from reprise._swapping import refers
 from reprise._words import check_callable
 from reprise.guards import tree
-from reprise.guards.arguments import Given
+from reprise.guards.arguments import Given, why_led_to
 from reprise.guards.follow_code import Bound
 from reprise.guards.places import NOTHING, held_by
 from reprise.guards.reading import At, Reading
@@ -58,8 +63,7 @@ _WHY_PLAIN = {
     Step.PLAIN: "a mode of torch's, or a tensor that is no ordinary one",
     Step.RAISED: "an operator has raised an error before anything was written",
     Step.FORKED: "the process was forked: start it by spawn",
-    Step.PASSED: "its arguments have forms, or numbers, or it reads values, that do not "
-    "come again",
+    Step.PASSED: DOES_NOT_COME,
 }
 _RESTS = "none was replayed for long: few calls are looked at, as one may be again"
 
@@ -106,7 +110,7 @@ class Region:
         self._bound: dict[int, tuple[weakref.ref[Any], Region]] = {}
         self._lock = threading.RLock()
         report = beside.report if beside else RegionReport(name or name_of(fn))
-        self._standing = Standing(report, beside.rest if beside else None)
+        self._standing = Standing(report, beside)
         self._structures = Structures(check, self._standing)
         self._reads = Reading(None if guarded else fn, given, leading, self._lock)
         self._looks = Looks(self._reads, self._structures, self._standing, self._lock)
@@ -177,16 +181,8 @@ class Region:
             return self._reprise_fn(*args, **kwargs)
         if standing.rest.left and standing.rest.takes():
             return self._reprise_fn(*args, **kwargs)
-        parts = tree.Parts()
-        parts.args, parts.kwargs = args, kwargs
-        form, why = None, ""
-        try:
-            form = form_of(args, kwargs, parts)
-        except TypeError as unknown:
-            why = f"an argument holds {unknown}"
-        except RecursionError:
-            why = "an argument is too deep, or holds itself"
-        if why:  # not while the error is handled: it would be the context of others
+        form, parts, why = taken_apart(args, kwargs, standing.following)
+        if why:
             return self._run(parts, why)
         if not (parts.objects or parts.leading):
             return self._call(form, parts)
@@ -246,8 +242,7 @@ class Region:
         whole, walk, numbers, why = form, reads.walk, parts.numbers, ""
         if walk is not None and (optimizers := walk.optimizers):
             whole, numbers, why = with_optimizers(form, numbers, optimizers)
-        modes = _len_torch_function_stack()
-        run, device = under_modes() if modes else (functions()[0], None)
+        run, device = under_modes() if _count_modes() else (functions()[0], None)
         for _ in range(_MOST_LOOKS):
             before, tensors, held, kind = NOTHING, parts.tensors, 0, 0
             if given is not None:
@@ -256,9 +251,10 @@ class Region:
                 held, kind, of_objects = found
                 tensors = [*tensors, *of_objects]
                 at = reads.at or self._looks.look()
+            state, watch = at
+            why = why or why_led_to(parts.containers, state, given)
             if standing.off or why:
                 return self._run(parts, why)
-            state, watch = at
             key: tuple[Any, ...] = state.number, whole, kind, device
             if structures.variables:
                 key = *key, tuple([each.read() for each in structures.variables])
@@ -288,7 +284,10 @@ class Region:
                     self._looks.weigh(structure, state, given)
                 _, build = builders.get(tape) or of.builders[tape]
                 made = build(iter(outputs), parts)
-                return set_behind(reads, at, before, made, run) if written else made
+                is_all = parts.containers is None and not written
+                if is_all:
+                    return made
+                return set_behind(reads, at, before, parts, made, run)
             if step not in _LOOKS:
                 break
             at = self._look_again(step, at, structure, given)
@@ -302,7 +301,7 @@ class Region:
         """Where no tape has answered. `step`: why."""
         structure = call.structure
         if structure.off:
-            reason = ""
+            reason = structure.why_off
             if structure.changes >= MOST_CHANGES:
                 reason = CHANGES.format(structure.changed)
             return self._run(call.parts, reason)

@@ -8,7 +8,7 @@ from reprise._open_recording import Learned
 from reprise._region_standing import Standing
 from reprise._region_structures import MOST_CHANGES
 from reprise._variants import Variants
-from reprise.guards import tree
+from reprise.guards import making, tree
 from reprise.guards.reading import Reading
 from reprise.nodes.differentiable import Differentiable
 
@@ -18,6 +18,7 @@ ANEW = (
     "it sets {} to another constant again and again (keep a number that calls change in a "
     "tensor, and what else they change outside of the callable)"
 )
+FOLLOWS = "it changes {}: such changes are followed from the next call on"
 _MOST_SET = 32  # calls in a row that have set other places than those before
 _MOST_REFUSALS = 3  # of one structure of arguments
 # By a part of why a call cannot be written down: what helps.
@@ -75,7 +76,7 @@ class Learning:
                     self.refuse(variants, "it returns another structure")
                     variants.off = True
                     return
-                variants.builders[learned.tape] = form, tree.builder(form)
+                variants.builders[learned.tape] = form, making.builder(form)
             self._standing.report.samples += verdict == Verdict.SAME
             if verdict == Verdict.TRUSTED:
                 self._changes = 0

@@ -10,20 +10,34 @@ from typing import Any
 
 import torch
 
-from reprise._call_form import form_of, what_changed
+from reprise._call_form import AN_ARGUMENT, form_of, what_changed
 from reprise._call_watch import CallWatch
 from reprise._enums import Verdict
 from reprise._hidden_state import unguarded
 from reprise._open_recording import Learned
-from reprise._recorded_call import Call, NoWatch, RecordedCall, Refusal
+from reprise._recorded_call import (
+    Call,
+    ChangedArgument,
+    NoWatch,
+    RecordedCall,
+    Refusal,
+)
 from reprise._recording import recording
-from reprise._region_learning import ANEW, ARGUMENT, CHANGES, NODES, Learning
+from reprise._region_learning import (
+    ANEW,
+    ARGUMENT,
+    CHANGES,
+    FOLLOWS,
+    NODES,
+    Learning,
+)
 from reprise._region_looks import Looks
 from reprise._region_objects import Objects
 from reprise._region_session import OwnSession
 from reprise._region_standing import Standing
 from reprise._region_structures import Structures
 from reprise.guards import tree
+from reprise.guards.contents import Contents
 from reprise.guards.reading import Reading
 from reprise.nodes.again import calling_again
 from reprise.nodes.conditions import Unknown, check_arguments, share_memory
@@ -92,7 +106,9 @@ class Recorder:
         if recorded is None:
             return self._fn(*call.parts.args, **call.parts.kwargs)
         try:
+            containers = call.parts.containers
             objects = bool(call.parts.objects) or self._has_given
+            objects |= containers is not None and containers.have_objects()
             result = recorded.run(self._fn, walk, objects)
             if call.before.written:
                 self._reads.have_been_set()
@@ -110,6 +126,9 @@ class Recorder:
                     self._looks.note_refusal()
                 form = recorded.form_of(result)
                 learned = recorded.end()
+            except ChangedArgument as change:
+                self._learning.note_changed(str(change), ARGUMENT)
+                return result
             except Refusal as refusal:
                 self._learning.refuse(recorded.of, str(refusal))
                 return result
@@ -133,17 +152,20 @@ class Recorder:
             except Unknown as unknown:
                 self._learning.refuse(of, f"{NODES}: {unknown}")
                 of = call.structure
-        looks = self._watch_of(call, own)
+        containers, contents = call.parts.containers, None
+        if containers is not None:
+            contents = Contents(call.parts, containers)
+        looks = self._watch_of(call, own, contents)
         if looks is None:
             return None
-        recorded = RecordedCall(call, of, own, looks)
+        recorded = RecordedCall(call, of, own, looks, contents)
         if not recorded.begin():
             self._standing.note("another region is being recorded")
             return None
         return recorded
 
     def _watch_of(
-        self, call: Call, own: Iterable[torch.Tensor]
+        self, call: Call, own: Iterable[torch.Tensor], contents: Contents | None
     ) -> CallWatch | NoWatch | None:
         """What looks at a recorded call. None: the callable is not to be recorded.
 
@@ -162,7 +184,10 @@ class Recorder:
         def changed() -> str | None:
             given = call.given
             found = call.state.difference(call.before.come())
-            return found or (given.changed() if given is not None else None)
+            found = found or (given.changed() if given is not None else None)
+            if contents is not None and contents.have_changed():
+                return found or AN_ARGUMENT
+            return found
 
         return CallWatch(
             RecordedCall.run.__code__,
@@ -185,25 +210,39 @@ class Recorder:
         walk = reads.walk  # None: the call has let go of everything
         optimizers = walk.optimizers if walk is not None else ()
         changed = state.difference(call.before.come())
-        changed = changed or what_changed(
-            call.form, call.numbers, call.parts, optimizers
-        )
+        if changed is None:
+            changed = what_changed(call.form, call.numbers, call.parts, optimizers)
+            if changed == AN_ARGUMENT:
+                return self._follow(changed)
         if changed is None and state.written is not call.before.written:
             changed = "a list or dictionary of which it sets items"
         if changed is not None:
             if (found := reads.learn_written(state)) is None:
                 self._learning.note_set(changed)
             else:
-                remedy = found.remedy
-                if changed == "an argument":
-                    remedy = remedy or ARGUMENT
-                self._learning.note_changed(found.name or changed, remedy)
+                self._learning.note_changed(found.name or changed, found.remedy)
             return True
         if given is None or (changed := given.changed()) is None:
             return False
-        self._standing.note(CHANGES.format(changed))
         given.changes += 1
         call.structure.note_changed(changed, is_first=given.changes == 1)
+        # A cache that is made in its first call is the same in all others, as a rule: of
+        # what stays, less is looked at in each call where it is not followed.
+        report, following = self._standing.report, self._standing.following
+        if not following.is_on and (
+            given.changes > 1 or (call.structure.off and not report.replayed)
+        ):
+            return self._follow(changed)
+        self._standing.note(CHANGES.format(changed))
+        return True
+
+    def _follow(self, changed: str) -> bool:
+        """The callable has changed an argument. From now on such changes are followed."""
+        following = self._standing.following
+        if following.begin():
+            self._standing.note(FOLLOWS.format(changed))
+        else:
+            self._learning.note_changed(changed, following.why_not or ARGUMENT)
         return True
 
     def _took_hidden(self, call: Call, looks: CallWatch | NoWatch) -> bool:
@@ -233,11 +272,12 @@ class Recorder:
         """Return the result, with a history of the region's own where it has one."""
         structure, of, passes = call.structure, recorded.of, recorded.passes
         self._standing.report.recorded += 1
-        if call.before.written and learned.calls_others:
+        sets = call.before.written or recorded.sets_arguments
+        if sets and learned.calls_others:
             self._learning.refuse(of, _READ_WITHIN)
             of.off = True
             return result
-        if (lock := self._lock_of(call, learned)) is not None:
+        if (lock := self._lock_of(call, learned, bool(sets))) is not None:
             self._learning.refuse(of, _LOCK.format(lock))
             of.off = True
             return result
@@ -265,12 +305,12 @@ class Recorder:
             return result
         return of.builders[learned.tape][1](iter(results), call.parts)
 
-    def _lock_of(self, call: Call, learned: Learned) -> str | None:
+    def _lock_of(self, call: Call, learned: Learned, sets: bool) -> str | None:
         """A lock that may guard what the call writes. None: there is none.
 
         Whether it is taken nobody tells: a `with` is no call that can be seen.
         """
-        writes = learned.writes_outside or learned.calls_others or call.before.written
+        writes = learned.writes_outside or learned.calls_others or sets
         if not writes:
             return None
         walk, given = self._reads.walk, call.given
@@ -286,6 +326,8 @@ class Recorder:
         parts = call.parts
         if call.numbers or parts.objects or parts.leading or call.before.written:
             return
+        if parts.containers is not None and parts.containers.values:
+            return  # tensors in these come in an order of their own
         form = form_of(call.parts.args, call.parts.kwargs, tree.Parts())
         # Whoever holds what refers to the program's tensors holds the region, too, which is told
         # before tensors are swapped.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from reprise._call_form import Following
 from reprise._region_functions import warn_once
 from reprise._region_report import RegionReport
 from reprise._region_rest import Rest
@@ -17,13 +18,16 @@ class Standing:
     """Whether a region is on, and what it notes of its calls.
 
     A region that is off runs its callable from now on. Regions of one callable, for other
-    objects among its arguments, have a standing each and share the report and the rest. Not
+    objects among its arguments, have a standing each and share the report, the rest, and what
+    is followed. Not
     locked: two threads that note the same reason at once may count one.
     """
 
-    def __init__(self, report: RegionReport, rest: Rest | None = None) -> None:
+    def __init__(self, report: RegionReport, beside: Standing | None = None) -> None:
+        """`beside`: another region's."""
         self.report = report
-        self.rest = rest or Rest(report)
+        self.rest: Rest = beside.rest if beside else Rest(report)
+        self.following: Following = beside.following if beside else Following()
         self.off = switched_off()
 
     def note(self, reason: str, place: str = "") -> None:

@@ -15,10 +15,16 @@ from reprise._variants import Variants
 from reprise.nodes.differentiable import Differentiable
 
 MOST_CHANGES = 4  # of Python's state by the callable itself
+DOES_NOT_COME = (
+    "its arguments have forms, or numbers, or it reads values, that do not come again"
+)
 _FEW_STRUCTURES = 64  # kept whatever their tapes take
 _MOST_STRUCTURES = 1024
 _SHARE_THAT_GOES = 8  # one in so many, where there are too many
 _MOST_FRUITLESS = 128
+# Where arguments are followed: of so many, one in so many is recorded.
+_FEW_FRUITLESS = 32
+_PASSED_A_STRUCTURE = 16
 _MOST_HIDDEN = 2  # recordings in a row that took what no guard looks at
 _LONGEST_WAIT = 256  # calls
 
@@ -30,6 +36,7 @@ class Structure(Variants):
     passes: Differentiable | None = None
     # Why it has none: known from a call that was recorded otherwise.
     no_node = ""
+    why_off = ""
     # What its calls changed of objects among the arguments, and of how many.
     changed = ""
     changes = 0
@@ -128,12 +135,20 @@ class Structures(dict[Any, Structure]):
         self.variables: tuple[Value, ...] = ()
         self._check = check
         self._standing = standing
+        self._passed = 0
+        self._left_out: Structure | None = None
 
     def __missing__(self, key: Any) -> Structure:
         self.fruitless += 1
         if any(of[0] == key[0] for of in list(self)):
             self._standing.note_guard("structure of the arguments")
-        if self.fruitless > _MOST_FRUITLESS:
+        if self._standing.following.is_on:
+            # A number among what they hold counts on, and begins anew with the next text.
+            if self.fruitless > _FEW_FRUITLESS:
+                self._passed += 1
+                if self._passed % _PASSED_A_STRUCTURE:
+                    return self._leave_out()
+        elif self.fruitless > _MOST_FRUITLESS:
             self._standing.turn_off(
                 "its arguments are others in each call (give numbers as tensors, or floats "
                 "that are NumPy's as Python's own)"
@@ -142,6 +157,13 @@ class Structures(dict[Any, Structure]):
             self._make_room()
         made = self[key] = Structure(self._check)
         return made
+
+    def _leave_out(self) -> Structure:
+        """Return one that is off, and is not kept."""
+        if self._left_out is None:
+            self._left_out = Structure(self._check)
+            self._left_out.off, self._left_out.why_off = True, DOES_NOT_COME
+        return self._left_out
 
     def _make_room(self) -> None:
         """Drop the ones that are used least, some at a time: to look at all takes long."""

@@ -7,6 +7,7 @@ object is returned again, or the callable runs.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ import torch
 from torch.utils import _pytree
 
 from reprise.guards import classes, kinds, tree
+from reprise.guards.contents import Contents
 from reprise.guards.places import is_constant
 from reprise.guards.settings import are_items
 from reprise.guards.ways import GivenBack, Shared
@@ -76,19 +78,30 @@ def objects_of(parts: tree.Parts) -> set[int]:
     return set(map(id, (*parts.objects, *parts.leading)))
 
 
-def held_elsewhere(box: list[Any], parts: tree.Parts) -> str | None:
+def held_elsewhere(
+    box: list[Any], parts: tree.Parts, contents: Contents | None
+) -> str | None:
     """Return why a replay may not make the result in the box. None: it may.
 
-    Nobody else may refer to the result itself. `parts`: of the arguments.
+    Nor what was put into `contents`. Nobody else may refer to the result itself. `parts`: of
+    the arguments.
     """
     known = objects_of(parts)
-    given = {id(each) for each, _ in containers_in((parts.args, parts.kwargs), known)}
+    given: Iterable[Any] = (parts.args, parts.kwargs)
+    put: Callable[[], Iterable[Any]] = tuple
+    if contents is not None:
+        known.update(contents.containers.known())
+        given, put = contents.before(), contents.new
     try:
+        there = {id(each) for of in given for each, _ in containers_in(of, known)}
         made = [
-            each for each, _ in containers_in(box[0], known) if id(each) not in given
+            each
+            for of in itertools.chain(box, put())
+            for each, _ in containers_in(of, known)
+            if id(each) not in there
         ]
     except RecursionError:
-        return "it returns what is too deep, or holds itself"
+        return "it returns, or keeps, what is too deep, or holds itself"
     if len(set(map(id, made))) < len(made):
         return "it returns one container in two places"
     # Nobody can tell one tuple from another that holds the same.
@@ -153,6 +166,8 @@ def with_arguments(result: Any, parts: tree.Parts) -> Any:
     Raises Foreign if one is in something that cannot be made anew, or is among the
     arguments twice: of another call's, these may be two.
     """
+    if parts.containers is not None:  # by these
+        return result
     known = objects_of(parts)
     ways: dict[int, _Way | None] = {}
     twice = set()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from reprise import _native
 from reprise._enums import TapePass
-from reprise.guards import tree
+from reprise.guards import making, tree
 from reprise.nodes.history import forget_ended
 
 _CHECKS = {"sample": 0, "always": 1, "never": -1}
@@ -23,7 +23,7 @@ class Variants:
         self._end = weakref.finalize(self, _drop, self.handle)
         self._end.atexit = False
         # By tape, the form of what it returns, and what makes it.
-        self.builders: dict[int, tuple[tree.Form, tree.Builder]] = {}
+        self.builders: dict[int, tuple[tree.Form, making.Builder]] = {}
         self.refusals = 0
         self.off = False
         self._gone: list[int] = []  # tapes, whose builders are still here

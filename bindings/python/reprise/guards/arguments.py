@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from reprise import _native
+from reprise.guards.containers import Containers
 from reprise.guards.guard import State
 from reprise.guards.holders import Dictionary, Holder
 from reprise.guards.names import Names
-from reprise.guards.object_holders import Instance, Slots
+from reprise.guards.object_holders import Instance, object_of
 from reprise.guards.tokens import MISSING, Is, described
 from reprise.guards.walk import Walk
 from reprise.guards.watch import LOOKS_ALWAYS, Watch
@@ -55,7 +56,7 @@ def form_of(walk: Walk) -> Hashable:
         tensors.setdefault(id(ref()), len(tensors))
     numbers: dict[int, int] = {}
     for holder in walk.holders:
-        numbers.setdefault(id(_object_of(holder)), len(numbers))
+        numbers.setdefault(id(object_of(holder)), len(numbers))
 
     def of(value: Any) -> Hashable:
         if value is MISSING:
@@ -68,12 +69,8 @@ def form_of(walk: Walk) -> Hashable:
     return tuple([_form_of_holder(each, of) for each in walk.holders])
 
 
-def _object_of(holder: Holder) -> Any:
-    return holder.object() if isinstance(holder, (Instance, Slots)) else holder.of
-
-
 def _form_of_holder(holder: Holder, of: Any) -> Hashable:
-    what = type(holder), Is(type(_object_of(holder)))
+    what = type(holder), Is(type(object_of(holder)))
     if isinstance(holder, Instance):
         return what
     if isinstance(holder, Names):
@@ -159,3 +156,23 @@ class Given:
         """What the callable has made another one since they were looked at."""
         assert self._at is not None
         return self._at[0].difference()
+
+
+_IS_LED_TO = (
+    "among the arguments, which its calls change, is a list, dictionary or object that it leads "
+    "to from outside, too (give it once: as an argument, or from outside)"
+)
+
+
+def why_led_to(containers: Containers | None, state: State, given: Given | None) -> str:
+    """Return why a call is not replayed whose arguments are reached by other ways, too.
+
+    What it sets would be read by these. Empty: it may be. `containers`: None: calls set
+    nothing.
+    """
+    if containers is None:
+        return ""
+    states = [state] if given is None else [state, given.state()]
+    return (
+        _IS_LED_TO if any(containers.are_among(each.ids()) for each in states) else ""
+    )

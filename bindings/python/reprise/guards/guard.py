@@ -20,6 +20,7 @@ from reprise.guards.holders import (
 )
 from reprise.guards.mark import Mark
 from reprise.guards.names import Names
+from reprise.guards.object_holders import object_of
 from reprise.guards.rewritten import (
     Change,
     Obstacle,
@@ -54,6 +55,7 @@ class State:
         self._owners = walk.modules, walk.namespaces, walk.shown, walk.counted()
         self._named = walk.names()
         made_tokens(self._holders)
+        self._ids: frozenset[int] | None = None  # of what it is of
         self._plan: Plan | None = None
         self._compared: Compared | None = None
         self._ats: _Ats | None = None  # of its places
@@ -123,6 +125,12 @@ class State:
             known = all([of not in containers for of, _ in ats - self.ats()])
             self._left_out[ats] = known
         return known
+
+    def ids(self) -> frozenset[int]:
+        """Return those of all that it is of; what has gone may have had that of another one."""
+        if self._ids is None:
+            self._ids = frozenset([id(object_of(each)) for each in self._holders])
+        return self._ids
 
     # --- Whether it still is so ---
 
@@ -194,6 +202,7 @@ class State:
                     ]
                 )
             holder.of = now
+            self._ids = None
             if holder.watched() is not None:
                 self._plan = None
         self._ats = None

@@ -62,47 +62,92 @@ class Layout(NamedTuple):
         return made
 
 
-def layout_of(value: Any) -> tuple[Layout, list[Any]] | None:
-    """Return how the object is laid out, and its values, each once. None: nobody knows."""
-    kind = type(value)
-    base = _base_of(kind)
+class Stands(NamedTuple):
+    """What an object holds, and where that stands."""
+
+    base: type  # the class below its own that is written in C
+    keys: list[tuple[Constant, Any]] | None  # of a dict, in its order
+    items: list[Any]  # of a list or tuple
+    attributes: dict[str, Any]
+    slots: list[tuple[Any, Any]]  # those that are set: what reads each, and its value
+
+
+class _Kind(NamedTuple):
+    """What objects of a class are made of."""
+
+    of: weakref.ref[type]
+    mro: tuple[type, ...]  # when that was found out
+    base: type | None  # see `Stands`; None: nobody knows
+    slots: list[Any]  # what reads each
+    attributes: Callable[[Any], Any]
+    has_attributes: bool
+
+
+_known: dict[int, _Kind] = {}  # by id of a class
+_MOST_KNOWN = 4096
+
+
+def _kind_of(kind: type) -> _Kind:
+    """Return that of a class. It is another one only if the class gets other bases."""
+    mro = classes.mro_of(kind)
+    known = _known.get(id(kind))
+    if known is not None and known.mro is mro and known.of() is kind:
+        return known
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    slots = [slot for name, slot in classes.slots_of(kind) if name != "__weakref__"]
+    reader, has = classes.reader_of_attributes(kind), classes.has_attributes(kind)
+    made = _Kind(weakref.ref(kind), mro, _base_of(kind), slots, reader, has)
+    _known[id(kind)] = made
+    return made
+
+
+def stands_in(value: Any) -> Stands | None:
+    """Return what the object holds. None: nobody knows."""
+    _, _, base, readers, read_attributes, has_attributes = _kind_of(type(value))
     if base is None:
         return None
-    found: list[Any] = []
     keys = None
+    items: list[Any] = []
     if id(base) in _DICTS:
-        if (items := _items_of(base, value)) is None:
+        if (keys := _items_of(base, value)) is None:
             return None
-        keys = tuple([key for key, _ in items])
-        found += [each for _, each in items]
     elif (read := _ITEMS.get(id(base))) is not None:
-        found += read(value)
-    count = len(found)
-    attributes = classes.reader_of_attributes(kind)(value)
-    names: tuple[str, ...] = ()
+        items = [*read(value)]
+    attributes = read_attributes(value)
     if type(attributes) is dict:
-        names = tuple(attributes)
-        if any(type(name) is not str for name in names):
+        if any([type(name) is not str for name in attributes]):
             return None
-        found += attributes.values()
-    elif attributes is not None or classes.has_attributes(kind):
+    elif attributes is not None or has_attributes:
         return None
     slots = []
-    for name, slot in classes.slots_of(kind):
-        if name == "__weakref__":
-            continue
+    for slot in readers:
         try:
-            found.append(slot.__get__(value))
+            slots.append((slot, slot.__get__(value)))
         except AttributeError:  # it is not set
             continue
-        slots.append(Itself(slot))
+    return Stands(base, keys, items, attributes or {}, slots)
+
+
+def layout_of(value: Any) -> tuple[Layout, list[Any]] | None:
+    """Return how the object is laid out, and its values, each once. None: nobody knows."""
+    stands = stands_in(value)
+    if stands is None:
+        return None
+    keys = None if stands.keys is None else tuple([key for key, _ in stands.keys])
+    found = [each for _, each in stands.keys or ()] + stands.items
+    count = len(found)
+    found += stands.attributes.values()
+    found += [each for _, each in stands.slots]
     unique: dict[int, int] = {}
     for each in found:
         unique.setdefault(id(each), len(unique))
     values = list({id(each): each for each in found}.values())
-    places = tuple([unique[id(each)] for each in found])
     layout = Layout(
-        *(Itself(kind), Itself(base), keys, count, names, tuple(slots), places)
+        *(Itself(type(value)), Itself(stands.base), keys, count),
+        tuple(stands.attributes),
+        tuple([Itself(slot) for slot, _ in stands.slots]),
+        tuple([unique[id(each)] for each in found]),
     )
     return layout, values
 

@@ -74,6 +74,11 @@ class Slots(Holder):
         return [(self.label(index), each) for index, each in enumerate(values)]
 
 
+def object_of(holder: Holder) -> Any:
+    """Return what it is of. None: it has gone."""
+    return holder.object() if isinstance(holder, (Instance, Slots)) else holder.of
+
+
 class Reference(Holder):
     """A weak reference: whether it is the same object still, which is not kept."""
 

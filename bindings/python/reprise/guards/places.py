@@ -181,6 +181,10 @@ def held_by(written: Written, parts: Parts, given: _HoldsAny | None) -> Held:
         values.append(value)
         kinds.append(kind)
     # No key tells whether one of these is an argument, too, that is read behind a change.
+    if (containers := parts.containers) is not None:
+        ids = seen or _containers_of(written)
+        if not containers.known().keys().isdisjoint(ids):
+            return Held(reason=_IS_AN_ARGUMENT)
     if parts.kwargs or given or not LEAVES.issuperset(map(type, parts.args)):
         ids = seen or _containers_of(written)
         if holds_any(

@@ -123,11 +123,7 @@ class Owners:
 
     def _take(self, value: Any, attributes: Any) -> None:
         kind = type(value)
-        is_ordinary = (
-            id(classes.found_in(kind, "__setattr__")) in _SETTERS
-            and id(classes.found_in(kind, "__getattribute__")) in _GETTERS
-        )
-        if type(attributes) is not dict or not is_ordinary:
+        if type(attributes) is not dict or not _is_ordinary(kind):
             self._kinds[id(attributes)] = None
         elif self._kinds.get(id(attributes), kind) is not None:
             self._kinds[id(attributes)] = kind
@@ -135,18 +131,34 @@ class Owners:
     def lets_set(self, of: Any, key: Any) -> bool:
         """Return whether a key of that dictionary is set as of any."""
         if id(of) not in self._kinds:
-            return id(type(of)) in _DICTS and all(map(_is_hashed_plainly, [*of]))
+            return id(type(of)) in _DICTS and all(map(is_hashed_plainly, [*of]))
         kind = self._kinds[id(of)]
-        if kind is None or type(key) is not str:
-            return False
-        descriptor = type(classes.found_in(kind, key))
-        return all(
-            classes.found_in(descriptor, each) is None
-            for each in ("__set__", "__delete__")
-        )
+        return kind is not None and type(key) is str and not _has_setter(kind, key)
 
 
-def _is_hashed_plainly(key: Any) -> bool:
+def _is_ordinary(kind: type) -> bool:
+    """Return whether attributes of its objects are set, and read, in the ordinary way."""
+    return (
+        id(classes.found_in(kind, "__setattr__")) in _SETTERS
+        and id(classes.found_in(kind, "__getattribute__")) in _GETTERS
+    )
+
+
+def _has_setter(kind: type, name: str) -> bool:
+    descriptor = type(classes.found_in(kind, name))
+    return any(
+        classes.found_in(descriptor, each) is not None
+        for each in ("__set__", "__delete__")
+    )
+
+
+def sets_plainly(kind: type, name: str) -> bool:
+    """Return whether an attribute of its objects is set in their dictionary, and that is all."""
+    return _is_ordinary(kind) and not _has_setter(kind, name)
+
+
+def is_hashed_plainly(key: Any) -> bool:
+    """Return whether it is hashed and compared by no code of the program's."""
     return is_simple_key(key) or is_simple(type(key))
 
 

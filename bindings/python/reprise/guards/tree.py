@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import types
 import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree
@@ -34,8 +33,11 @@ from reprise.guards.kinds import (
     remedy_of,
 )
 from reprise.guards.layouts import Layout, layout_of, why_not_made
-from reprise.guards.tokens import bits_of, from_bits
-from reprise.guards.ways import GivenBack, Shared
+from reprise.guards.tokens import bits_of
+from reprise.guards.ways import ARE_FORMS, AT
+
+if TYPE_CHECKING:
+    from reprise.guards.containers import Containers
 
 # What two values of one form have in common: hashable, equal where both are alike.
 Form = Any
@@ -61,17 +63,14 @@ class Parts:
     """What a value was taken apart into, in order."""
 
     __slots__ = (
-        *("args", "kinds", "known", "kwargs", "leading", "numbers", "objects"),
-        "tensors",
+        *("args", "containers", "kinds", "known", "kwargs", "leading", "numbers"),
+        *("objects", "tensors", "varies"),
     )
 
     makes = False  # objects anew, in results; see `layouts`
 
     def __init__(self, *, known: Parts | None = None) -> None:
-        """`known`: of results, a call's parts, whose objects alone may be in them.
-
-        Floats are part of the form, then.
-        """
+        """`known`: of results, a call's parts, whose objects alone may be in them."""
         self.tensors: list[torch.Tensor] = []
         self.numbers: list[float] = []
         # Of types that nobody knows how to take apart.
@@ -81,6 +80,12 @@ class Parts:
         # Classes of the program's, of what was taken apart: they have methods.
         self.kinds: list[type] = []
         self.known = known
+        # Floats may be others in the next call; else they are part of the form.
+        self.varies = known is None
+        # See `Containers`. None: what lists and the like hold is part of the form.
+        self.containers: Containers | None = (
+            known.containers if known is not None else None
+        )
         # What the call was given, for results that are parts of it.
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
@@ -99,7 +104,7 @@ def flatten(value: Any, parts: Parts) -> Form:
     if kind in _TENSORS:
         parts.tensors.append(value)
         return _TENSORS[kind]
-    if kind is float and parts.known is None:
+    if kind is float and parts.varies:
         parts.numbers.append(value)
         return 1
     if kind is complex:
@@ -108,8 +113,18 @@ def flatten(value: Any, parts: Parts) -> Form:
         return kind, value
     if kind is float:
         return kind, bits_of(value)
-    if kind is tuple or kind is list:
+    if kind is tuple:
         return kind, tuple([flatten(each, parts) for each in value])
+    containers = parts.containers
+    if containers is not None and (known := containers.find(value)) is not None:
+        return kind, AT, known
+    if kind is list:
+        return kind, tuple([flatten(each, parts) for each in value])
+    return flatten_inside(kind, value, parts)
+
+
+def flatten_inside(kind: type, value: Any, parts: Parts) -> Form:
+    """The form of what is no tensor, number, tuple or list; see `flatten`."""
     if kind is dict or (kind is OrderedDict and not value.__dict__):
         names = tuple([(type(key), key) for key in _keys(value, parts)])
         return kind, names, _all(value.values(), parts)
@@ -122,7 +137,7 @@ def is_tensor(kind: type) -> bool:
 
 
 def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
-    if kind is GivenBack or kind is Shared:
+    if id(kind) in ARE_FORMS:
         return value
     if issubclass(kind, enum.Enum):  # it may say that it is of another class
         parts.kinds.append(kind)
@@ -140,7 +155,7 @@ def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
             and (parts.known is None or parts.makes)
             and (found := laid_out(value)) is not None
         ):
-            return _flatten_laid_out(value, found, parts)
+            return flatten_laid_out(value, found, parts)
         children, context = _pytree.SUPPORTED_NODES[kind].flatten_fn(value)
         return kind, Context(context), _all(children, parts)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -185,12 +200,11 @@ def _flatten_attributes(kind: type, value: Any, parts: Parts) -> Form:
         found = laid_out(value)
     if found is None:
         raise Foreign(f"a {classes.name_of(kind)}{_remedy(value, parts)}")
-    return _flatten_laid_out(value, found, parts)
+    return flatten_laid_out(value, found, parts)
 
 
-def _flatten_laid_out(
-    value: Any, found: tuple[Layout, list[Any]], parts: Parts
-) -> Form:
+def flatten_laid_out(value: Any, found: tuple[Layout, list[Any]], parts: Parts) -> Form:
+    """The form of an object; see `laid_out`."""
     kind = type(value)
     if parts.known is not None and (why := why_not_made(value)) is not None:
         raise Foreign(f"a {classes.name_of(kind)} {why}{_remedy(value, parts)}")
@@ -207,7 +221,7 @@ def _flatten_with_attributes(value: Any, parts: Parts) -> Form:
         verb = "give" if parts.known is None else "return"
         what = f"attributes ({verb} a dict of what it holds)"
         raise Foreign(f"a collections.OrderedDict with {what}")
-    return _flatten_laid_out(value, found, parts)
+    return flatten_laid_out(value, found, parts)
 
 
 def _flatten_factory(factory: Any, parts: Parts) -> Form:
@@ -314,78 +328,3 @@ class Context:
 
     def __hash__(self) -> int:
         return hash(repr(self.context))
-
-
-Builder = Callable[[Iterator[torch.Tensor], Parts], Any]
-
-
-def builder(form: Form) -> Builder:
-    """What makes a result of that form, from tensors and the parts of a call."""
-    if type(form) is int:
-        return lambda tensors, _: next(tensors)
-    if type(form) is GivenBack:
-        return lambda _, call: form.of((call.args, call.kwargs))
-    if type(form) is Shared:
-        return lambda _, __: form
-    kind: Any
-    kind, *rest = form
-    if len(rest) == 1 and kind in (tuple, list):
-        parts = [builder(each) for each in rest[0]]
-        return lambda tensors, call: kind([part(tensors, call) for part in parts])
-    if len(rest) == 1 and isinstance(rest[0], Place):
-        place = rest[0]
-        return lambda _, call: place.of(call)
-    if len(rest) == 1:
-        value = from_bits(rest[0]) if kind in (float, complex) else rest[0]
-        if isinstance(value, Constant):
-            value = value.value
-        if kind is set:
-            elements: Any = value
-            return lambda _, __: set(elements)
-        return lambda _, __: value
-    how, children = rest
-    parts = [builder(each) for each in children]
-    if isinstance(how, Context):
-        unflatten = _pytree.SUPPORTED_NODES[kind].unflatten_fn
-        return lambda tensors, call: unflatten(
-            [part(tensors, call) for part in parts], how.context
-        )
-    if isinstance(how, Layout):
-        return lambda tensors, call: how.make([part(tensors, call) for part in parts])
-    if how == "calls":
-        return lambda tensors, call: _calling(
-            kind, [part(tensors, call) for part in parts]
-        )
-    if how == "fields":
-        return lambda tensors, call: tuple.__new__(
-            kind, [part(tensors, call) for part in parts]
-        )
-    if dataclasses.is_dataclass(kind):
-        return lambda tensors, call: _dataclass(
-            kind, how, [part(tensors, call) for part in parts]
-        )
-    keys = [key.value if type(key) is Constant else key for _, key in how]
-    if kind is defaultdict:
-        made_by, *parts = parts
-        return lambda tensors, call: defaultdict(
-            made_by(tensors, call),
-            zip(keys, [part(tensors, call) for part in parts], strict=True),
-        )
-    return lambda tensors, call: kind(
-        zip(keys, [part(tensors, call) for part in parts], strict=True)
-    )
-
-
-def _calling(kind: Any, parts: list[Any]) -> Any:
-    """A method or a `partial`, of what it calls."""
-    if kind is types.MethodType:
-        return types.MethodType(*parts)
-    function, args, keywords = parts
-    return functools.partial(function, *args, **keywords)
-
-
-def _dataclass(kind: Any, names: tuple[str, ...], parts: list[Any]) -> Any:
-    made: Any = object.__new__(kind)
-    for name, part in zip(names, parts, strict=True):
-        object.__setattr__(made, name, part)
-    return made

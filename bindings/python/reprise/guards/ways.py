@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+from reprise.guards.classes import attributes_of
 
 
 class GivenBack:
@@ -39,6 +41,42 @@ class Shared(GivenBack):
     """
 
     __slots__ = ()
+
+
+# In a form, before the number of a container among the arguments; see `Containers`.
+AT = "at"
+# Where something stands in a container.
+ITEMS, KEYS, NAMES = "items", "keys", "names"
+
+
+class Before(NamedTuple):
+    """What stood in a container among the arguments before the call."""
+
+    container: int
+    where: str  # ITEMS, KEYS or NAMES
+    key: Any
+
+    def of(self, call: Any) -> Any:
+        """It, of a call's parts."""
+        value = call.containers.values[self.container]
+        if self.where == NAMES:
+            attributes = attributes_of(value)
+            assert attributes is not None
+            return attributes[self.key]
+        return _item_of(value, self.key)
+
+
+class Setting(NamedTuple):
+    """What a call sets of one container among its arguments."""
+
+    container: int
+    where: str  # ITEMS, KEYS or NAMES
+    keys: tuple[Any, ...] | None  # that are set, in this order; None: all items anew
+    gone: tuple[Any, ...] = ()  # keys that go before
+
+
+# In the place of a form, each stands for itself.
+ARE_FORMS = frozenset(map(id, (GivenBack, Shared, Before, Setting)))
 
 
 def _item_of(value: Any, key: Any) -> Any:

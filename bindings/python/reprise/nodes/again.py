@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from reprise._functions_of_c import history_of
-from reprise.guards import tree
+from reprise.guards import making, tree
 from reprise.nodes.graph import Graph, age_of, graphs_of
 from reprise.nodes.history import History
 from reprise.nodes.saved import Saved
@@ -30,7 +30,7 @@ def calling_again(
     the call, so that it does not become a region's call.
     """
     by_name = len(form) == 3 and form[2] == "by name"
-    parts = [tree.builder(each) for each in (form[:2] if by_name else (form,))]
+    parts = [making.builder(each) for each in (form[:2] if by_name else (form,))]
 
     def again(tensors: Sequence[torch.Tensor], saved: Saved) -> list[Graph]:
         left = iter(tensors)
