@@ -374,6 +374,41 @@ def test_watches_stay_quiet(device: str) -> None:
     assert len(looked) <= (1 if alone and sys.version_info < (3, 12) else CALLS)
 
 
+def test_another_region_reads_an_item_of_what_a_place_holds(device: str) -> None:
+    """It leads to that very dictionary, which is no place of its own."""
+    of: Any = types.SimpleNamespace(state=None)
+    mine = types.SimpleNamespace(on=False)
+
+    def sets(x: torch.Tensor) -> torch.Tensor:
+        if of.state is None:
+            of.state = {"h": x * 1, "phase": "a"}
+        of.state["phase"] = "bb" if of.state["phase"] == "a" else "a"
+        return x + len(of.state["phase"])
+
+    first: Any = reprise.region(sets)
+    with torch.no_grad():
+        for _ in range(2 * CALLS):
+            first(ones(device))
+        held = of.state
+
+        def reads(x: torch.Tensor) -> torch.Tensor:
+            mine.on = not mine.on
+            return x * len(held["phase"]) if mine.on else x - len(held["phase"])
+
+        second: Any = reprise.region(reads)
+        for call in range(6 * CALLS):
+            x = batch(device)
+            if call % 3 < 2:
+                expected = 1 if held["phase"] == "bb" else 2
+                assert_same_bits(first(x), x + expected)
+                assert len(of.state["phase"]) == expected
+            on, by = mine.on, len(held["phase"])
+            assert_same_bits(second(x), x - by if on else x * by)
+    assert of.state is held
+    assert first.explain().replayed > CALLS, first.explain()
+    assert second.explain().replayed > CALLS, second.explain()
+
+
 # --- Constants of all kinds ---
 
 

@@ -11,7 +11,7 @@ from reprise.guards import tree
 from reprise.guards.contents import ArgumentSettings, set_in
 from reprise.guards.places import Held
 from reprise.guards.reading import SETTING, At, Reading
-from reprise.guards.settings import Behind, set_to, sets_nothing
+from reprise.guards.settings import Behind, set_to, sets_items, sets_nothing
 
 
 def set_behind(
@@ -45,18 +45,20 @@ def _set_places(
         return made[0]
     # What another thread changes meanwhile no watch would tell.
     alone = threading.active_count() == 1
-    quiet = _quiet(reads, at, run) if alone else []
+    quiet = _quiet(reads, at, made[1], run) if alone else []
     if not set_to(before, made):
         for reading, found in quiet:
             reading.is_quiet_again(found)
     return made[0]
 
 
-def _quiet(reads: Reading, at: At, run: Run) -> list[tuple[Reading, At]]:
+def _quiet(
+    reads: Reading, at: At, behind: Behind, run: Run
+) -> list[tuple[Reading, At]]:
     """Return regions of which nothing has changed, and nothing will."""
     others = [
         (each, each.at)
-        for each in SETTING
+        for each in (() if sets_items(behind) else SETTING)
         if each is not reads and each.at is not None and each.at[0].leaves_out(at[0])
     ]
     return [

@@ -43,6 +43,11 @@ def sets_nothing(behind: Behind) -> bool:
     return all(map(operator.is_, behind[0], itertools.repeat(...)))
 
 
+def sets_items(behind: Behind) -> bool:
+    """Return whether items are set of what a place holds: another region may lead to it."""
+    return any(map(are_items, behind[0]))
+
+
 class Unlike(Exception):
     """Why no replay sets places as a call has: a sentence for people."""
 
