@@ -428,7 +428,7 @@ TURNS = {
     "texts": ("a", "bb", ""),
     "integers": (0, 1, 2, -(2**70)),
     "floats": (0.0, -0.0, math.nan, math.inf),
-    "kinds": (1, True, 1.0, None, "1", b"1"),
+    "kinds": (1, True, 1.0, None, "1", b"1", 1 + 0j, complex(1, -0.0)),
     "members": (Phase.WARM, Phase.HOT),
     "flags": (Flags.ONE, Flags.ONE | Flags.TWO),
     "dtypes": (torch.float32, torch.float64),
