@@ -14,6 +14,7 @@ import pytest
 import reprise
 import torch
 from torch import func, nn
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch.autograd import forward_ad, functional, grad
 from torch.nn.functional import conv2d, cross_entropy, dropout, linear
 from torch.utils._pytree import tree_leaves
@@ -279,6 +280,13 @@ def function_under_a_transform(world: World, x: torch.Tensor) -> Any:
     """It is called by an operator that torch has in Python."""
     del world
     return func.vmap(func.grad(lambda x: Cube.apply(x).sum()))(x)
+
+
+@replayed
+def scanned(world: World, x: torch.Tensor) -> Any:
+    """By another one of these."""
+    del world
+    return associative_scan(lambda a, b: a * b, x, dim=0, combine_mode="generic")
 
 
 # --- Forward mode ---
