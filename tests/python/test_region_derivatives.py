@@ -404,14 +404,14 @@ def a_sum_of_leaves(world: World, x: torch.Tensor) -> Any:
     return world.weight + world.own[3]
 
 
-@refused("an output is made inside and keeps a gradient")
+@refused("an output is made inside, and keeps a gradient")
 def a_leaf(world: World, x: torch.Tensor) -> Any:
     x = x.clone().requires_grad_()
     (x * world.weight).sum().backward()
     return x
 
 
-@refused("an output is made inside and keeps a gradient")
+@refused("an output is made inside, and keeps a gradient")
 def a_tensor_that_retains(world: World, x: torch.Tensor) -> Any:
     hidden = world.net(x)
     hidden.retain_grad()

@@ -27,7 +27,7 @@ def reasons(fn: Any, device: str) -> str:
 def test_gradients_with_histories(device: str) -> None:
     weight = torch.ones(3, device=device, requires_grad=True)
     fn = torch.func.grad(lambda x: (x * weight).sin().sum())
-    assert "torch.func.grad is one, too): detach it" in reasons(fn, device)
+    assert "torch.func.grad makes one, too): detach it" in reasons(fn, device)
     detached: Any = reprise.region(lambda x: fn(x).detach())
     for _ in range(CALLS):
         detached(torch.randn(3, device=device))

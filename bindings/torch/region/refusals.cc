@@ -90,11 +90,11 @@ constexpr Row kRows[] = {
      "an output is the .data of a tensor from outside"},
     {Refusal::kOutputIsViewOfOutside, "an output is a view of what is outside"},
     {Refusal::kOutputHasHistory,
-     "an output has a history still, beside a backward pass inside (one of "
-     "torch.func.grad is one, too): detach it"},
+     "an output has a history still, beside a backward pass inside "
+     "(torch.func.grad makes one, too): detach it"},
     {Refusal::kOutputIsLeaf,
-     "an output is made inside and keeps a gradient, or requires_grad_(): "
-     "return both detached"},
+     "an output is made inside, and keeps a gradient or requires one: return "
+     "it detached, and its gradient"},
     {Refusal::kWritesArgument, "it writes an argument"},
     {Refusal::kSavesNotOrdinary, "autograd saves what is no ordinary tensor"},
     {Refusal::kReadsUnsaved,

@@ -147,7 +147,11 @@ int32_t TapeNames::RegisterOf(const at::Tensor& tensor, LookAt look) {
 void TapeNames::NoteRead(const c10::StorageImpl* storage) {
   const auto read = unread_.extract(storage);
   if (read.empty()) return;
-  record_.registers[static_cast<size_t>(read.mapped())].unread = false;
+  TapeRegister& of = record_.registers[static_cast<size_t>(read.mapped())];
+  of.unread = false;
+  // The host may have written it since its form was looked at.
+  const auto now = of.foreign->lock();
+  if (now && of.content.defined()) of.content = CopyHostTensor(*now);
 }
 
 void TapeNames::NoteCopies(std::span<const int32_t> of,

@@ -179,8 +179,8 @@ void TapeRecorder::WriteDown(const c10::OperatorHandle& op,
     const std::lock_guard lock(g_recording);
     call = writer_.Before(op, arguments);
     behind_effects = writer_.HasEffects();
-    may_raise =
-        behind_effects && (MayRaise(op, arguments) || writer_.MayVary(call));
+    may_raise = behind_effects && call != TapeWriter::kNoCall &&
+                (MayRaise(op, arguments) || writer_.MayVary(call));
   }
   if (may_raise) TellOfEffects(op);
   try {

@@ -19,6 +19,7 @@
 
 #include "bindings/torch/base/inline_buffer.h"
 #include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/base/tensor_form.h"
 #include "bindings/torch/base/torch_versions.h"
 #include "bindings/torch/runtime/switches.h"
 #include "cache/signature.h"
@@ -85,7 +86,8 @@ bool IsOrdinary(std::span<const at::Tensor> tensors) {
              c10::DispatchKey::FuncTorchDynamicLayerFrontMode) &&
          std::ranges::all_of(tensors, [](const at::Tensor& tensor) {
            return tensor.defined() &&
-                  IsPlainTensor(*tensor.unsafeGetTensorImpl());
+                  IsPlainTensor(*tensor.unsafeGetTensorImpl()) &&
+                  !HasTangent(*tensor.unsafeGetTensorImpl());
          });
 }
 

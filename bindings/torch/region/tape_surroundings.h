@@ -26,7 +26,7 @@ uint64_t ModesWord();
 
 // Nothing on this thread or about these tensors keeps calls from being written
 // down, or made, by the dispatcher alone: no mode of Python's that is enabled,
-// no transform of functorch's, no wrapped tensor.
+// no transform of functorch's, no wrapped tensor, no tangent.
 bool IsOrdinary(std::span<const at::Tensor> tensors);
 
 // Modes of torch's on a thread where calls begin to be written down. A replay

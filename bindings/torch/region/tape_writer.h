@@ -68,9 +68,7 @@ class TapeWriter {
     return !fault_.refused() &&
            (!effects_.none() || gradients_.dropped_at().has_value());
   }
-  bool MayVary(size_t call) const {
-    return call != kNoCall && deciding_.MayVary(call);
-  }
+  bool MayVary(size_t call) const { return deciding_.MayVary(call); }
 
   // Of an operator that is made of others, which are what is written down.
   void NoteNumbers(std::span<const c10::IValue> arguments) {

@@ -144,8 +144,10 @@ TEST_F(TapeNamesTest, WhatIsLookedAtForItsFormIsUnread) {
   names_.AddResult(view, 1);
   names_.RegisterOf(view, TapeNames::LookAt::kForm);
   EXPECT_TRUE(At(constant).unread);
+  host.mutable_data_ptr<float>()[0] = 3;
   names_.RegisterOf(view);
   EXPECT_FALSE(At(constant).unread);
+  EXPECT_EQ(At(constant).content[0].item<float>(), 3);
 }
 
 TEST_F(TapeNamesTest, WritesByDataAreToldFromOthers) {
