@@ -40,14 +40,30 @@ bool FormalTensors::AreAllThatIsMade(
 bool FormalTensors::NoteMade(const at::Tensor& result) {
   if (!result.defined()) return true;
   const c10::TensorImpl* const impl = result.unsafeGetTensorImpl();
-  if (!result.is_meta() && !IsZeroTensor(*impl)) return false;
-  Known& known = result.is_meta() ? meta_ : zeros_;
-  known.try_emplace(impl, WeakTensor(result.getIntrusivePtr()));
+  if (result.is_meta()) {
+    meta_.try_emplace(impl, WeakTensor(result.getIntrusivePtr()));
+    return true;
+  }
+  if (!IsZeroTensor(*impl) || !result.has_storage()) return false;
+  zeros_.try_emplace(result.storage().unsafeGetStorageImpl(),
+                     Zero{.storage = result.storage().getWeakStorageImpl(),
+                          .dtype = result.scalar_type(),
+                          .sizes = result.sizes().vec()});
   return true;
 }
 
 bool FormalTensors::TakeZero(const at::Tensor& tensor) {
-  return tensor.defined() && zeros_.erase(tensor.unsafeGetTensorImpl()) != 0;
+  if (!tensor.defined() || !IsZeroTensor(*tensor.unsafeGetTensorImpl()) ||
+      !tensor.has_storage()) {
+    return false;
+  }
+  const auto found = zeros_.find(tensor.storage().unsafeGetStorageImpl());
+  if (found == zeros_.end() || found->second.dtype != tensor.scalar_type() ||
+      tensor.sizes() != found->second.sizes || !tensor.is_contiguous()) {
+    return false;
+  }
+  zeros_.erase(found);
+  return true;
 }
 
 const c10::OperatorHandle& FormalTensors::ZeroOperator() {

@@ -6,8 +6,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/util/intrusive_ptr.h>
 
+#include <cstdint>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -30,7 +33,8 @@ class FormalTensors {
                         std::span<const c10::IValue> arguments) const;
   // What such a call gave. False: it has data.
   bool NoteMade(const at::Tensor& result);
-  // It is such a zero, and no call has been told of it yet. Tells of it.
+  // It is such a zero, or what autograd puts in its place, and no call has been
+  // told of it yet. Tells of it.
   bool TakeZero(const at::Tensor& tensor);
 
   // The call that makes a zero.
@@ -38,10 +42,15 @@ class FormalTensors {
   static std::vector<c10::IValue> ArgumentsOf(const at::Tensor& zero);
 
  private:
-  using Known = std::unordered_map<const c10::TensorImpl*, WeakTensor>;
+  struct Zero {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    at::ScalarType dtype = at::kFloat;
+    std::vector<int64_t> sizes;
+  };
 
-  Known meta_;
-  Known zeros_;
+  // Weak references keep addresses from being used again.
+  std::unordered_map<const c10::TensorImpl*, WeakTensor> meta_;
+  std::unordered_map<const c10::StorageImpl*, Zero> zeros_;
 };
 
 }  // namespace reprise::bindings

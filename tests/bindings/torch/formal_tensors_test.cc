@@ -57,6 +57,9 @@ TEST_F(FormalTensorsTest, AZeroIsTakenOnce) {
   EXPECT_TRUE(formal_.NoteMade(zero));
   EXPECT_TRUE(formal_.TakeZero(zero));
   EXPECT_FALSE(formal_.TakeZero(zero));
+  EXPECT_TRUE(formal_.NoteMade(zero));
+  EXPECT_FALSE(formal_.TakeZero(zero.t())) << "a view";
+  EXPECT_TRUE(formal_.TakeZero(zero.detach())) << "what stands in its place";
   std::vector<c10::IValue> stack = arguments;
   FormalTensors::ZeroOperator().callBoxed(&stack);
   EXPECT_TRUE(stack[0].toTensor()._is_zerotensor());
