@@ -93,6 +93,25 @@ def shuffles(x: torch.Tensor) -> torch.Tensor:
     return y if bool(order[0] == 0) else y + torch.rand_like(y)
 
 
+def writes_a_constant(x: torch.Tensor) -> torch.Tensor:
+    """One of the two ways does not need it."""
+    c = torch.tensor([1.0, 2.0])
+    c += torch.rand(2)
+    if x.sum() > 0:
+        return x + 1
+    return x * c.sum().to(x.device)
+
+
+def views_and_writes(x: torch.Tensor) -> torch.Tensor:
+    y = torch.rand_like(x)
+    row, flat = y[0], y.view(-1)
+    row += 1
+    if y.sum() > 20:
+        flat.mul_(2)
+        return y + row
+    return row.clone()
+
+
 def twice(x: torch.Tensor) -> torch.Tensor:
     for _ in range(2):
         if torch.rand((), device=x.device) < 0.5:
@@ -101,7 +120,17 @@ def twice(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "fn", [flips, spare_sample, drops, shuffles, twice], ids=lambda fn: fn.__name__
+    "fn",
+    [
+        flips,
+        spare_sample,
+        drops,
+        shuffles,
+        twice,
+        writes_a_constant,
+        views_and_writes,
+    ],
+    ids=lambda fn: fn.__name__,
 )
 @pytest.mark.parametrize("enabled", [False, True])
 def test_branches_by_what_is_drawn(device: str, fn: Fn, enabled: bool) -> None:

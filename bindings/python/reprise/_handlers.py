@@ -245,7 +245,7 @@ class HandlerWatch:
 
     @classmethod
     def look(cls, operator: str) -> None:
-        """Look: that operator is called; it writes or draws, or stands behind one that does."""
+        """Look: that operator is called; it writes, or stands behind one that does."""
         if cls._now is not None and not cls._now.reason:
             cls._now._look(operator)
 
@@ -267,7 +267,7 @@ class HandlerWatch:
             if module._forward_hooks_always_called or _ALWAYS_CALLED:
                 self.reason = (
                     f"a forward hook that is always called (always_call) stands behind {operator}, "
-                    "which writes or draws, or comes after an operator that does, and no "
+                    "which writes, or comes after an operator that does, and no "
                     "replay gets there if that raises an error"
                 )
                 self.place = type(module).__qualname__
@@ -276,7 +276,7 @@ class HandlerWatch:
         if may_handle(code, frame.f_lasti, self.managers):
             self.reason = (
                 "an except, a finally, or a with that swallows errors or calls something "
-                f"behind them stands round {operator}, which writes or draws, or comes "
+                f"behind them stands round {operator}, which writes, or comes "
                 "after an operator that does, and no replay gets there (put it round the "
                 "region, or before what writes)"
             )

@@ -14,7 +14,9 @@ struct Row {
 // In the order of the causes.
 constexpr Row kRows[] = {
     {Refusal::kHandsDataOut, ": hands data to the host"},
-    {Refusal::kReadsBehindWrite, ", behind a write to memory from outside by "},
+    {Refusal::kReadsBehindWrite,
+     ", behind a write to memory from outside (or that no operator has filled) "
+     "by "},
     {Refusal::kReadsBehindEffect, ", behind what cannot be taken back, "},
     {Refusal::kReadsBehindDraws,
      ", behind random numbers, and others are drawn where the callable runs "

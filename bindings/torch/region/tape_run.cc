@@ -126,7 +126,7 @@ bool TapeRuns::RulesOut(const Tape& tape) const {
     const bool last = call == left_.call;
     const c10::IValue& read =
         last ? left_.read : left_.tape->record().calls[call].read;
-    if (!SameValue(calls[call].read, read)) return last;
+    if (!SameValue(calls[call].read, read)) return true;
     if (last) return false;
   }
   return false;
@@ -138,10 +138,9 @@ bool TapeRuns::GoesOn(const Tape& tape) const {
     return false;
   }
   const TapeRecord& record = tape.record();
+  const size_t registers = RegistersOf(record, left_.call + 1);
   const auto is_there = [&](int32_t reg) {
-    if (reg < 0) return true;
-    const TapeRegister& of = record.registers[static_cast<size_t>(reg)];
-    return of.origin != Origin::kResult || of.index > left_.call ||
+    return reg < 0 || static_cast<size_t>(reg) >= registers ||
            left_.made->Look(reg) != nullptr;
   };
   // The run before may have dropped what this one needs.

@@ -53,7 +53,7 @@ class TapeRuns {
   TapeRan Run(const Tape& tape, std::vector<at::Tensor>& outputs,
               TapeStretches* known = nullptr, bool held = false);
 
-  // The tape has read the same values up to there, and goes on by another one.
+  // The tape goes by other values than were read, up to there.
   bool RulesOut(const Tape& tape) const;
   // Calls of operators that were made, and are of no use to the run that
   // stands, if one does.
