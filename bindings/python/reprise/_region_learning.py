@@ -25,7 +25,8 @@ _MOST_REFUSALS = 3  # of one structure of arguments
 _READS = "hands data to the host"
 _REMEDIES = {
     "behind a write to memory": "read it before the callable writes anything, or behind the "
-    "call, or let the region end before it",
+    "call; where no backward pass is inside, have what reads it and returns tensors run in "
+    "each call, by @reprise.eager",
     _READS: "keep the number on the device, and read it behind the call, "
     "or have what reads it and returns tensors run in each call, by @reprise.eager",
     "Python computes with a number that is another one": "compare it, write it into texts "
