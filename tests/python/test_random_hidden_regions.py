@@ -25,6 +25,7 @@ from test_random_regions import OPS, ROWS, WIDTH, Mixed
 from watching import assert_same_bits, random_regions
 
 PROGRAMS = 24
+PLANTED = 24
 CALLS = 30
 PURE = sorted(set(OPS) - {"read", "norm"})
 
@@ -161,11 +162,11 @@ def test_planted_faults_are_found(
     kinds: Any,
 ) -> None:
     """With the fault some program goes wrong; without it none does."""
-    for seed in range(8):
+    for seed in range(PLANTED):
         compare(seed, device, list(kinds), tmp_path)
     plant(monkeypatch)
     with pytest.raises(AssertionError):
-        for seed in range(8):
+        for seed in range(PLANTED):
             compare(seed, device, list(kinds), tmp_path)
 
 

@@ -166,6 +166,22 @@ def test_a_number_that_is_new_each_time_is_refused(device: str) -> None:
     assert "hands data to the host, which is other data each time" in str(report)
 
 
+def test_a_number_that_is_only_compared(device: str) -> None:
+    """The reason says what helps, and it helps."""
+
+    def by_number(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if torch.rand(1, device=x.device).item() < 0.5 else x * 3
+
+    def by_tensor(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if torch.rand(1, device=x.device) < 0.5 else x * 3
+
+    report = check(device, reprise.region(by_number), by_number)
+    assert report.replayed == 0
+    assert "compare the tensor itself" in " ".join(report.reasons), str(report)
+    report = check(device, reprise.region(by_tensor), by_tensor)
+    assert report.replayed >= CALLS // 2, str(report)
+
+
 def test_a_generator_of_the_programs(device: str) -> None:
     """It is put back, and the default one with it."""
     own = [torch.Generator(device).manual_seed(3) for _ in range(2)]

@@ -27,6 +27,9 @@ _REMEDIES = {
     "behind a write to memory": "read it before the callable writes anything, or behind the "
     "call; where no backward pass is inside, have what reads it and returns tensors run in "
     "each call, by @reprise.eager",
+    "which is other data each time": "if the number is only compared, compare the tensor "
+    "itself, as in `if x.sum() > 0`; else keep it on the device, and read it behind the call, "
+    "or have what reads it and returns tensors run in each call, by @reprise.eager",
     _READS: "keep the number on the device, and read it behind the call, "
     "or have what reads it and returns tensors run in each call, by @reprise.eager",
     "Python computes with a number that is another one": "compare it, write it into texts "
