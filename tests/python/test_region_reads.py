@@ -329,6 +329,38 @@ def test_steps_that_read(device: str, fn: Fn, enabled: bool) -> None:
     assert fast.explain().replayed >= CALLS, str(fast.explain())
 
 
+def test_steps_of_a_scaler(device: str) -> None:
+    """It reads whether a gradient is infinite, and leaves such a step out."""
+    nets = [learner(device, 2, by_loss)[0] for _ in range(2)]
+
+    def scaled(net: nn.Module) -> tuple[Any, Fn]:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        scaler = torch.amp.GradScaler(device, growth_interval=5)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            return loss.detach()
+
+        return scaler, step
+
+    scalers, steps = zip(*map(scaled, nets), strict=True)
+    fast: Any = reprise.region(steps[0])
+    for call in range(2 * CALLS):
+        x = torch.randn(4, 8, device=device)
+        if call % 9 == 8:
+            x[0] = float("inf")
+        found, expected = (outcome_of(device, run, x, call) for run in (fast, steps[1]))
+        assert_same_bits(found[1], expected[1])
+        assert all(map(torch.equal, found[2], expected[2]))
+        assert scalers[0].get_scale() == scalers[1].get_scale()
+        assert_same_bits(list(nets[0].parameters()), list(nets[1].parameters()))
+    assert fast.explain().replayed >= CALLS, str(fast.explain())
+
+
 def test_gradients_that_were_there_stay(device: str) -> None:
     """The run that reads another value has dropped none, and added to none."""
     nets = [nn.Linear(8, 4).to(device)]
