@@ -541,26 +541,41 @@ def test_regions_within_functions_of_regions(device: str) -> None:
     assert inner.explain().replayed >= CALLS, str(inner.explain())
 
 
-def test_threads_that_draw_by_generators_of_their_own(device: str) -> None:
-    """A thread beside it draws from its own generator, and from no other."""
+@pytest.mark.parametrize("region_has_its_own", [False, True])
+def test_threads_that_draw_from_another_generator(
+    device: str, region_has_its_own: bool
+) -> None:
+    """A thread beside it draws: none of its numbers comes twice."""
     stop, drawn = threading.Event(), []
+    own = torch.Generator(device).manual_seed(1)
+    of_thread = None if region_has_its_own else torch.Generator(device).manual_seed(1)
 
     def draw() -> None:
-        own = torch.Generator().manual_seed(1)
         while not stop.is_set():
-            drawn.append(torch.rand(1, generator=own))
+            drawn.append(torch.rand(1, device=device, generator=of_thread))
 
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        if not region_has_its_own:
+            return flips(x)
+        y = torch.rand(4, device=device, generator=own)
+        return x * 2 if y[0] < 0.5 else x * 3
+
+    fast: Any = reprise.region(fn)
+    torch.manual_seed(1)
     thread = threading.Thread(target=draw)
     thread.start()
     try:
         with torch.no_grad():
-            report = check(device, reprise.region(flips), flips, 2 * CALLS)
+            for _ in range(40 * CALLS):
+                fast(torch.ones(4, 8, device=device))
     finally:
         stop.set()
         thread.join()
-    assert report.replayed >= CALLS, str(report)
-    own = torch.Generator().manual_seed(1)
-    assert_same_bits(drawn, [torch.rand(1, generator=own) for _ in drawn])
+    assert fast.explain().replayed >= CALLS, str(fast.explain())
+    again = torch.Generator(device).manual_seed(1)
+    assert_same_bits(
+        drawn, [torch.rand(1, device=device, generator=again) for _ in drawn]
+    )
 
 
 def test_copies_of_a_region(device: str) -> None:

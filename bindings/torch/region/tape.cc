@@ -126,11 +126,16 @@ void Tape::FindGenerators() {
   for (size_t c = 0; c < calls; ++c) {
     const TapeCall& call = record_.calls[c];
     // Operators that are not torch's may draw without saying so.
-    if (!Draws(call.op) && call.op.operator_name().name.starts_with("aten::")) {
-      continue;
-    }
+    const bool torchs = call.op.operator_name().name.starts_with("aten::");
+    if (torchs && !Draws(call.op)) continue;
+    bool is_told = false;
     for (const TapeArgument& argument : call.arguments) {
-      if (argument.value.isGenerator()) add(argument.value.toGenerator());
+      if (!argument.value.isGenerator()) continue;
+      add(argument.value.toGenerator());
+      is_told = torchs;  // from that one, and no other
+    }
+    if (is_told) continue;
+    for (const TapeArgument& argument : call.arguments) {
       std::ranges::for_each(argument.registers, add_of);
     }
     std::ranges::for_each(call.results, add_of);

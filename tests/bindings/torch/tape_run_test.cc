@@ -138,6 +138,26 @@ TEST_F(TapeRunTest, GeneratorsAreWhereTheyWereWhereAnotherValueIsRead) {
   EXPECT_TRUE(own.get_state().equal(owns));
 }
 
+// Another thread may draw from the others.
+TEST_F(TapeRunTest, OnlyGeneratorsThatCallsMoveArePutBack) {
+  const at::Generator own = at::make_generator<at::CPUGeneratorImpl>(3);
+  const auto record = [this](auto draw) {
+    return Record({good_}, [&] {
+      const at::Tensor y = draw();
+      (void)good_.sum().item();
+      return Tensors{y};
+    });
+  };
+  const auto none = record([this] { return good_ + 1; });
+  EXPECT_TRUE(none->moves().empty());
+  const auto of_own = record([&] { return at::rand({3}, own); });
+  ASSERT_EQ(of_own->moves().size(), 1u);
+  EXPECT_EQ(of_own->moves()[0], own);
+  const auto of_default = record([] { return at::rand({3}); });
+  ASSERT_EQ(of_default->moves().size(), 1u);
+  EXPECT_EQ(of_default->moves()[0], at::detail::getDefaultCPUGenerator());
+}
+
 // What was drawn and computed before the value is not drawn again.
 TEST_F(TapeRunTest, ATapeGoesOnWhereTheOneBeforeHasReadAnother) {
   const auto branch = [](const at::Tensor& x) {
