@@ -209,6 +209,31 @@ def test_draws_of_the_host_beside_those_of_a_device(device: str) -> None:
     assert report.replayed >= CALLS, str(report)
 
 
+@pytest.mark.parametrize("seldom", [False, True])
+def test_numbers_that_vary_and_values_that_are_read(device: str, seldom: bool) -> None:
+    """Each way is learned by itself, and floats vary in both, also where one comes seldom."""
+
+    def fn(x: torch.Tensor, lr: float) -> torch.Tensor:
+        y = x * lr + torch.rand_like(x)
+        return y * lr if x.sum() > 0 else y - 1
+
+    fast: Any = reprise.region(fn)
+    for call in range(4 * CALLS):
+        x = torch.rand(4, 8, device=device)
+        if call % (9 if seldom else 2):
+            x = -x
+        found, expected = (
+            outcome_of(
+                device, lambda x, run=run, lr=1 / (call + 2): run(x, lr), x, call
+            )
+            for run in (fast, fn)
+        )
+        assert_same_bits(found[1], expected[1])
+        assert all(map(torch.equal, found[2], expected[2]))
+    report = fast.explain()
+    assert report.replayed >= 3 * CALLS and report.variants == 2, str(report)
+
+
 # --- Checks that nearly always hold ---
 
 

@@ -112,26 +112,32 @@ bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
   tapes_.ForEach(inputs, [&](const CachedTape& each) { all.push_back(&each); });
   std::ranges::sort(all, std::greater(), &CachedTape::used);
   const auto expect = [&](auto fits) {
+    const auto first = std::ssize(expected_);
     ptrdiff_t known = 0;
     for (const CachedTape* const variant : all) {
-      if (!fits(*variant->tape)) continue;
+      if (!fits(*variant->tape) ||
+          std::ranges::find(expected_, variant->name) != expected_.end()) {
+        continue;
+      }
       // One whose arithmetic is known explains more than one that is newer.
       const ptrdiff_t at = variant->tape->knows_arithmetic()
-                               ? known++
+                               ? first + known++
                                : std::ssize(parts.expected);
       parts.expected.insert(parts.expected.begin() + at, variant->tape);
       expected_.insert(expected_.begin() + at, variant->name);
     }
     return !expected_.empty();
   };
-  expected_fits_ = expect([&](const Tape& tape) { return tape.Fits(given); }) ||
-                   expect([&](const Tape& tape) {
-                     return tape.FitsNumbers(given) && tape.Resembles(given) &&
-                            (!tape.computes() || tape.Compute(given));
-                   });
-  if (!expected_fits_) {
-    expect([&](const Tape& tape) { return tape.Resembles(given); });
+  if (!expect([&](const Tape& tape) { return tape.Fits(given); })) {
+    expect([&](const Tape& tape) {
+      return tape.FitsNumbers(given) && tape.Resembles(given) &&
+             (!tape.computes() || tape.Compute(given));
+    });
   }
+  fitting_ = expected_.size();
+  // Other numbers may vary. Behind those that fit, where Python reads another
+  // value than they say.
+  expect([&](const Tape& tape) { return tape.Resembles(given); });
   parts.inputs = std::move(inputs);
   parts.numbers = std::move(numbers);
   parts.watched = std::move(watched);
@@ -182,7 +188,8 @@ RegionVariants::Learned RegionVariants::End(
   }
   learned.verdict = Verdict::kSeen;
   ++fruitless_;
-  if (expected == nullptr || !expected_fits_ || outcome.read_another) {
+  if (expected == nullptr || outcome.expected >= fitting_ ||
+      outcome.read_another) {
     Keep(std::move(outcome.tape), learned);
   } else {
     Doubt(*expected, std::move(outcome.tape), learned);

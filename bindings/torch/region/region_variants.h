@@ -163,7 +163,7 @@ class RegionVariants {
   std::unique_ptr<TapeRecorder> recorder_;
   int64_t owner_ = 0;              // of the recorder
   std::vector<int64_t> expected_;  // names of those that it expects
-  bool expected_fits_ = false;     // else numbers differ
+  size_t fitting_ = 0;  // of these, the first ones; else numbers differ
 };
 
 }  // namespace reprise::bindings

@@ -292,6 +292,7 @@ bool TapeMatcher::ExpectAnother(size_t index) {
     expected_ = std::move(another);  // whole at any time: copies may throw
     numbers_.Restart();
     unread_.clear();
+    ForgetNumbers();  // the one before has named what varies in its way
     size_t call = 0;
     while (call <= index && !DifferenceAt(call).has_value()) ++call;
     if (call > index) {
