@@ -101,13 +101,13 @@ def test_a_region_is_looked_at_again(
 ) -> None:
     """Arguments that nobody can take apart, for long, and then such as can be."""
     looked_at = []
-    form_of = _region.form_of
+    taken_apart = _region.taken_apart
 
     def counting(*args: object) -> object:
         looked_at.append(1)
-        return form_of(*args)  # type: ignore[arg-type]
+        return taken_apart(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(_region, "form_of", counting)
+    monkeypatch.setattr(_region, "taken_apart", counting)
     clock.step = 1e-6  # looks take as long as the callable
 
     @reprise.region

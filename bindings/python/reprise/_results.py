@@ -79,7 +79,7 @@ def objects_of(parts: tree.Parts) -> set[int]:
 
 
 def held_elsewhere(
-    box: list[Any], parts: tree.Parts, contents: Contents | None
+    box: list[Any], parts: tree.Parts, contents: Contents | None = None
 ) -> str | None:
     """Return why a replay may not make the result in the box. None: it may.
 
