@@ -6,6 +6,7 @@ changes some of what they hold, and asks what they are; between calls the progra
 
 from __future__ import annotations
 
+import collections
 import copy
 import linecache
 import random
@@ -88,6 +89,11 @@ VALUES = [
     "o",
     "d.get({key})",
     "(l, x)",
+    "{1, len(l)}",
+    "({2, 3}, x)",
+    "d.get({key}, {4})",
+    "collections.deque([x + 3])",
+    "getattr(o, {text}, {5})",
     "first(l)",
     "first(d)",
 ]
@@ -103,7 +109,15 @@ ASKS = [
     "list(d)[:1] == ['p']",
     "l and first(l) is not None and first(l).requires_grad",
 ]
-RESULTS = ["t(x, l, d, o)", "(l, t(x, d))", "d", "{'o': o, 'x': x + 1}", "[t(x, o)]"]
+RESULTS = [
+    "t(x, l, d, o)",
+    "(l, t(x, d))",
+    "d",
+    "{'o': o, 'x': x + 1}",
+    "[t(x, o)]",
+    "(x, d.get('p'), l[-1:])",
+    "[l[0], x * 2] if l else x",
+]
 # What the program does between calls; `w` holds what is given.
 BETWEEN = [
     "w['d'], w['l'], w['o'] = {'p': x + 0, 'l': w['l']}, w['l'], w['o']",
@@ -118,6 +132,9 @@ BETWEEN = [
     "w['d'].pop('q', None)",
     "w['o'].n = 0",
     "w['l'][:1] = [x * 4]",
+    "w['d']['p'] = {6, 7}",
+    "w['l'].append({8}); w['o'].a = w['l'][-1]",
+    "w['l'].append(({8}, x * 5))",
 ]
 
 
@@ -154,7 +171,11 @@ class Source:
 
 
 def compiled(text: str, name: str) -> Callable[..., Any]:
-    names: dict[str, Any] = {"torch": torch, "Object": Object}
+    names: dict[str, Any] = {
+        "torch": torch,
+        "Object": Object,
+        "collections": collections,
+    }
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
     exec(compile(text, name, "exec"), names)
     found: Callable[..., Any] = names["step"]
@@ -188,7 +209,9 @@ def picture(value: Any) -> list[Any]:
             found.append(memory.setdefault(at, len(memory)))
             found.append((value.shape, value.stride(), value.storage_offset()))
             found.append(value.cpu().contiguous().view(torch.int32).tolist())
-        elif isinstance(value, list):
+        elif isinstance(value, set):
+            found.append([*value])
+        elif isinstance(value, (list, collections.deque)):
             found.append(len(value))
             for each in value:
                 look(each)
@@ -223,6 +246,8 @@ def run(seed: int, device: str, calls: int = CALLS) -> int:
     source = Source(seed)
     step = compiled(source.text, f"<changes {seed}>")
     fast: Any = reprise.region(step)
+    # Before an argument is changed, nobody asks which of two sets it is.
+    fast._standing.following.begin()
     ours, theirs = worlds(device, 2)
     draw = random.Random(seed)
     for call in range(calls):

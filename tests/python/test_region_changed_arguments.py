@@ -314,6 +314,20 @@ def draws(x: torch.Tensor, state: dict[str, Any]) -> torch.Tensor:
     return x * state["mask"]
 
 
+class Slotted:
+    __slots__ = ("__weakref__", "h")
+
+    def __init__(self, h: torch.Tensor) -> None:
+        self.h = h
+
+
+def moves_sets(x: torch.Tensor, state: dict[str, Any]) -> Any:
+    state["a"], state["b"] = state["b"], state["a"]
+    state["c"] = (state["d"], state["e"])
+    state["queue"] = state["all"][0]
+    return state["a"], x * 2, state["queue"]
+
+
 def one(device: str) -> torch.Tensor:
     return torch.randn(2, 4).to(device)
 
@@ -356,6 +370,18 @@ FOLLOWED: list[tuple[Step, Make]] = [
     (in_itself, lambda device: ({"h": one(device)},)),
     (writes_in_place, lambda device: ({"buffer": one(device)},)),
     (keeps_constants, lambda _: ({"half": 1.0},)),
+    (
+        moves_sets,
+        lambda device: (
+            {
+                "a": {1},
+                "b": {2, 3},
+                "d": {4},
+                "e": Slotted(one(device)),
+                "all": [collections.deque([one(device)])],
+            },
+        ),
+    ),
     (draws, lambda _: (collections.defaultdict(list),)),
 ]
 
@@ -462,6 +488,27 @@ def test_one_tensor_in_several_places(device: str) -> None:
     assert pair.texts(make) == 24
 
 
+@torch.no_grad()
+def test_sets_that_are_equal_and_not_the_same(device: str) -> None:
+    """What is set again to the same set is no change; to an equal one it is."""
+
+    def step(x: torch.Tensor, state: dict[str, Any], known: Any) -> torch.Tensor:
+        state["known"] = known
+        state["h"] = x
+        return x * 2
+
+    pair = Pair(device, step)
+    for call in range(4 * CALLS):
+        sets: list[Any] = [
+            {1, 2} if call % 8 < 4 else collections.deque([1]) for _ in "ab"
+        ]
+        states: list[Any] = [{"known": each, "h": None} for each in sets]
+        if call % 4 == 3:
+            states = [{"known": copy.copy(each), "h": None} for each in sets]
+        pair.call((states[0], states[1]), (sets[0], sets[1]))
+    assert pair.replayed() > 2 * CALLS, str(pair.fast.explain())
+
+
 # --- Sizes ---
 
 
@@ -565,13 +612,6 @@ class Property:
     @h.setter
     def h(self, value: torch.Tensor) -> None:
         vars(self)["h"] = value
-
-
-class Slotted:
-    __slots__ = ("__weakref__", "h")
-
-    def __init__(self, h: torch.Tensor) -> None:
-        self.h = h
 
 
 class Another:

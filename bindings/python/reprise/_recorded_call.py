@@ -210,7 +210,7 @@ class RecordedCall:
         if self._contents is not None:
             whole = whole, self._set_in_arguments(self._contents)
         try:
-            whole = _results.with_arguments(whole, parts)
+            whole = _results.with_arguments(whole, parts, self._contents)
             form = tree.flatten(whole, given_back)
         except tree.Foreign as unknown:
             raise Refusal(f"it returns {unknown}") from None

@@ -160,15 +160,15 @@ def _by_one() -> int:
 _HELD_BY_ONE = _by_one()
 
 
-def with_arguments(result: Any, parts: tree.Parts) -> Any:
+def with_arguments(result: Any, parts: tree.Parts, contents: Contents | None) -> Any:
     """Return the result, with `GivenBack` in place of containers of the arguments.
 
-    Raises Foreign if one is in something that cannot be made anew, or is among the
-    arguments twice: of another call's, these may be two.
+    Not of those that are followed. Raises Foreign if one is in something that cannot be made
+    anew, or is among the arguments twice: of another call's, these may be two.
     """
-    if parts.containers is not None:  # by these
-        return result
     known = objects_of(parts)
+    if contents is not None:
+        known.update(contents.containers.known())
     ways: dict[int, _Way | None] = {}
     twice = set()
     for each, way in containers_in((parts.args, parts.kwargs), known):
@@ -186,6 +186,8 @@ def with_arguments(result: Any, parts: tree.Parts) -> Any:
             if (way := ways[id(value)]) is None:
                 raise tree.Foreign("a part of an object among the arguments")
             return GivenBack(way)
+        if id(value) in known:
+            return value
         kind = type(value)
         if kind is tuple or kind is list:
             return kind(map(replaced, value))

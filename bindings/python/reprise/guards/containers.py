@@ -1,7 +1,7 @@
 """Lists, dictionaries and objects among the arguments, where calls change these.
 
 Each has a number, so that a form tells which of them are one and the same, and a replay
-sets what the recorded call has set of each.
+sets what the recorded call has set of each. Sets and the like have one, too: they may be moved.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from torch.utils import _pytree
 
 from reprise.guards import classes
 from reprise.guards.kinds import laid_out
@@ -63,8 +65,9 @@ class Containers:
         forms: list[Form] = []
         count = 0
         while len(forms) < len(self.values):
-            forms.append(self._form_of(len(forms), parts))
-            count += 1 + len(forms[-1][-1])  # what it holds is last
+            forms.append(self.form_within(len(forms), parts))
+            held = forms[-1][-1]
+            count += len(held) if type(held) is tuple else 1
             if count > _MOST:
                 raise Foreign(f"more than {_MOST} values in lists and objects")
         self._is_open = False
@@ -78,13 +81,9 @@ class Containers:
         known = self._numbers.get(id(value))
         if known is not None or not self._is_open:
             return known
-        found = None
-        kind = type(value)
-        if id(kind) not in _PLAIN and (kind is not OrderedDict or value.__dict__):
-            if not self._with_objects or issubclass(kind, tuple):
-                return None
-            if isinstance(value, Iterator) or (found := laid_out(value)) is None:
-                return None
+        is_one, found = self._is_numbered(value)
+        if not is_one:
+            return None
         number = self._numbers[id(value)] = len(self.values)
         if found is not None:
             self._attributes.add(id(classes.attributes_of(value)))
@@ -92,8 +91,29 @@ class Containers:
         self._found.append(found)
         return number
 
-    def _form_of(self, number: int, parts: Parts) -> Form:
-        """Return the form of what it holds."""
+    def _is_numbered(self, value: Any) -> tuple[bool, tuple[Layout, list[Any]] | None]:
+        """Return whether it is told from others that hold the same, and how it is laid out.
+
+        No tuple is, and no constant. Others are told by the parts (`Place`).
+        """
+        kind = type(value)
+        if id(kind) in _PLAIN or (kind is OrderedDict and not value.__dict__):
+            return True, None
+        if issubclass(kind, tuple):
+            return False, None
+        found = None if isinstance(value, Iterator) else laid_out(value)
+        if found is not None and self._with_objects:
+            return True, found
+        is_taken_apart = (
+            kind is set
+            or kind in _pytree.SUPPORTED_NODES
+            or hasattr(kind, "__dataclass_fields__")
+            or (found is not None and not classes.has_references(kind))
+        )
+        return is_taken_apart, None
+
+    def form_within(self, number: int, parts: Parts) -> Form:
+        """Return the form of what a container holds."""
         value, found = self.values[number], self._found[number]
         kind = type(value)
         if found is not None:
@@ -101,6 +121,13 @@ class Containers:
         if kind is list:
             return kind, tuple([flatten(each, parts) for each in value])
         return flatten_inside(kind, value, parts)
+
+    def may_be_set(self, number: int) -> bool:
+        """Return whether it is known where all that it holds stands."""
+        kind = type(self.values[number])
+        return (
+            self._found[number] is not None or id(kind) in _PLAIN or kind is OrderedDict
+        )
 
     def have_objects(self) -> bool:
         """Return whether one is no list or dictionary of Python's own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from reprise.guards import classes
@@ -22,7 +22,7 @@ from reprise.guards.ways import ITEMS, KEYS, NAMES, Before, Setting
 ArgumentSettings = tuple[tuple[Setting, tuple[Any, ...]], ...]
 _LISTS = classes.ids_of(list)
 _DICTS = classes.ids_of(dict, OrderedDict, defaultdict)
-_Pairs = list[tuple[Any, Any]]
+_Pairs = Sequence[tuple[Any, Any]]
 
 
 _INSIDE = "what is in a set, a tuple or the like among its arguments"
@@ -34,10 +34,10 @@ class _Held(NamedTuple):
     """What a container holds, and where."""
 
     kind: type
-    items: list[Any]  # of a list
-    keys: _Pairs  # of a dictionary
-    names: _Pairs  # attributes
-    rest: list[Any]  # what no replay sets
+    items: Sequence[Any] = ()  # of a list
+    keys: _Pairs = ()  # of a dictionary
+    names: _Pairs = ()  # attributes
+    rest: Sequence[Any] = ()  # what no replay sets
 
     def values(self) -> Iterator[tuple[str, Any, Any]]:
         """Yield where each value stands, and it."""
@@ -57,10 +57,13 @@ class _Form(NamedTuple):
 
     @staticmethod
     def of(value: Any, containers: Containers) -> _Form:
-        """Return that of a value now."""
+        """Return that of a value now. Of a container: of what it holds."""
         parts = Parts()
         parts.containers, parts.varies = containers, False
-        form = flatten(value, parts)
+        if (number := containers.known().get(id(value))) is not None:
+            form = containers.form_within(number, parts)
+        else:
+            form = flatten(value, parts)
         held = [*parts.tensors, *parts.objects, *parts.leading]
         return _Form(value, form, held)
 
@@ -79,14 +82,18 @@ class Contents:
 
     def __init__(self, parts: Parts, containers: Containers) -> None:
         self.containers = containers
-        self._before = [_held_by(each) for each in containers.values]
-        # By id, of what may not be made anew: where it stood.
+        self._before = [
+            _held_by(each) if containers.may_be_set(number) else _Held(type(each))
+            for number, each in enumerate(containers.values)
+        ]
+        # By id, of what is no container: where it stood.
         self._places: dict[int, Before] = {}
         self._others: list[_Form] = []
-        self._note(parts.args)
-        for each in parts.kwargs.values():
+        for each in (parts.args, *parts.kwargs.values()):
             self._note(each)
         for number, held in enumerate(self._before):
+            if not containers.may_be_set(number):
+                self._others.append(_Form.of(containers.values[number], containers))
             for where, key, value in held.values():
                 if self._note(value) and _is_found(where, key):
                     self._places[id(value)] = Before(number, where, key)
@@ -95,12 +102,17 @@ class Contents:
                     self._note(value)
 
     def _note(self, value: Any) -> bool:
-        """Return whether something is in it, and it is no container that is known."""
-        kind = type(value)
-        if kind in LEAVES or is_tensor(kind) or id(value) in self.containers.known():
+        """Return whether something is in it, and it is no container."""
+        if not self._counts(value):
             return False
         self._others.append(_Form.of(value, self.containers))
         return True
+
+    def _counts(self, value: Any) -> bool:
+        """Return whether something is in it, and it is no container that is known."""
+        kind = type(value)
+        is_leaf = kind in LEAVES or is_tensor(kind)
+        return not is_leaf and id(value) not in self.containers.known()
 
     def have_changed(self) -> bool:
         """Return whether they hold something else now."""
@@ -111,9 +123,11 @@ class Contents:
 
     def new(self) -> Iterator[Any]:
         """Yield values that were put into them."""
-        for value, held in zip(self.containers.values, self._before, strict=True):
+        for number, held in enumerate(self._before):
+            if not self.containers.may_be_set(number):
+                continue
             before = {id(each) for _, _, each in held.values()}
-            for _, _, each in _held_by(value).values():
+            for _, _, each in _held_by(self.containers.values[number]).values():
                 if id(each) not in before:
                     yield each
 
@@ -127,7 +141,8 @@ class Contents:
         found: list[tuple[Setting, tuple[Any, ...]]] = []
         values = self.containers.values
         for number, (value, held) in enumerate(zip(values, self._before, strict=True)):
-            now = _held_by(value)
+            may_be_set = self.containers.may_be_set(number)
+            now = _held_by(value) if may_be_set else _Held(type(value))
             if now.kind is not held.kind or not _are_same(held.rest, now.rest):
                 raise Unlike(_REST.format(classes.short_name_of(held.kind)))
             found += self._items_set(number, held, now)
@@ -201,7 +216,7 @@ def _is_found(where: str, key: Any) -> bool:
     return where != KEYS or is_simple_key(key)
 
 
-def _are_same(before: list[Any], now: list[Any]) -> bool:
+def _are_same(before: Sequence[Any], now: Sequence[Any]) -> bool:
     return len(before) == len(now) and all(map(same, before, now))
 
 
