@@ -644,6 +644,11 @@ def two_places(x: torch.Tensor, of: Any) -> torch.Tensor:
     return x * 2
 
 
+def puts_a_function(x: torch.Tensor, of: Any) -> torch.Tensor:
+    of["f"] = lambda: x
+    return x * 2
+
+
 def of_another_class(x: torch.Tensor, of: Any) -> torch.Tensor:
     of.__class__ = Another if type(of) is Deletes else Deletes
     return of.h + x
@@ -672,6 +677,7 @@ REFUSED: list[tuple[Step, Make, str]] = [
         lambda _: (collections.deque(),),
         "what is in a set, a tuple or the",
     ),
+    (puts_a_function, lambda _: ({},), "puts into an argument, a builtins.function"),
     (two_places, lambda _: ({},), "one container in two places"),
     (of_another_class, lambda device: (Deletes(one(device)),), "Deletes"),
     (

@@ -328,3 +328,20 @@ def test_an_equal_list_in_the_place_of_the_same(device: str) -> None:
             x = torch.rand(4, device=device)
             assert_same_bits(fast(x, pair), asks(x, pair))
         assert fast.explain().replayed > before, str(fast.explain())
+
+
+def test_new_objects_that_nobody_can_look_into(device: str) -> None:
+    """What they hold is the reason, however many there are."""
+
+    class Batch:
+        def __init__(self) -> None:
+            self.x = torch.rand(4, device=device)
+            self.rows = iter([1])
+
+    fast: Any = reprise.region(lambda batch: batch.x * 2)
+    for _ in range(40):
+        batch = Batch()
+        assert_same_bits(fast(batch), batch.x * 2)
+    report = fast.explain()
+    assert report.replayed == 0
+    assert all("Batch.rows, a" in why for why in report.reasons), str(report)

@@ -213,7 +213,8 @@ class RecordedCall:
             whole = _results.with_arguments(whole, parts, self._contents)
             form = tree.flatten(whole, given_back)
         except tree.Foreign as unknown:
-            raise Refusal(f"it returns {unknown}") from None
+            does = _results.RETURNS_OR_PUTS if self.sets_arguments else "returns"
+            raise Refusal(f"it {does} {unknown}") from None
         self.outputs = given_back.tensors
         why = _results.why_not_made(self.outputs, self._own, self._attributes)
         if why is not None:

@@ -12,6 +12,7 @@ from reprise._region_standing import Standing
 from reprise._region_structures import MOST_CHANGES
 from reprise.guards.arguments import Forms, Given
 from reprise.guards.reading import Reading
+from reprise.guards.tree import Foreign
 
 _MOST_OBJECTS = 16  # sets of objects among the arguments
 
@@ -42,6 +43,9 @@ class Objects(Generic[R]):
         self._known = {}
         self._forms = Forms()  # of such objects
         self._strangers = 0  # sets of objects since a call was replayed
+        # What objects of these types hold that nobody can look into, if they do.
+        self._foreign = ""
+        self._foreigners: tuple[type, ...] = ()
         self._replayed = 0  # calls, when the last of these came
 
     def __len__(self) -> int:
@@ -70,6 +74,9 @@ class Objects(Generic[R]):
         self._strangers = self._strangers + 1 if replayed == self._replayed else 0
         if self._strangers <= _MOST_OBJECTS or not self._strangers % _MOST_OBJECTS:
             return True
+        if self._foreign and self._foreigners == tuple(map(type, objects)):
+            self._standing.note(f"an argument holds {self._foreign}")
+            return False
         names = ", ".join(sorted({type(each).__name__ for each in objects}))
         if len(self._known) < _MOST_OBJECTS:  # those before are gone
             why = f"is another {names} in each call (make it once, and give that one)"
@@ -85,8 +92,12 @@ class Objects(Generic[R]):
         """Return what they hold. None: more than that counts, or there are none."""
         if not objects:
             return None
+        self._foreign = ""
         try:
             given = Given(objects, self._forms)
+        except Foreign as foreign:
+            self._foreign, self._foreigners = str(foreign), tuple(map(type, objects))
+            return None
         except Exception:  # the program's own, too: the region that is made says it
             return None
         return given if self._knows(given) else None

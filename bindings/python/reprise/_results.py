@@ -25,6 +25,7 @@ from reprise.guards.ways import GivenBack, Shared
 _Step = tuple[bool, Any]
 _Way = tuple[_Step, ...]
 _PLAIN = (tuple, list, dict, OrderedDict)
+RETURNS_OR_PUTS = "returns, or puts into an argument,"
 _NO_MORE: Mapping[int, int] = {}
 
 
@@ -88,10 +89,12 @@ def held_elsewhere(
     """
     known = objects_of(parts)
     given: Iterable[Any] = (parts.args, parts.kwargs)
+    does = "returns"
     put: Callable[[], Iterable[Any]] = tuple
     if contents is not None:
         known.update(contents.containers.known())
         given, put = contents.before(), contents.new
+        does = RETURNS_OR_PUTS
     try:
         there = {id(each) for of in given for each, _ in containers_in(of, known)}
         made = [
@@ -101,15 +104,14 @@ def held_elsewhere(
             if id(each) not in there
         ]
     except RecursionError:
-        return "it returns, or keeps, what is too deep, or holds itself"
+        return f"it {does} what is too deep, or holds itself"
     if len(set(map(id, made))) < len(made):
-        return "it returns one container in two places"
+        return f"it {does} one container in two places"
     # Nobody can tell one tuple from another that holds the same.
     made = [each for each in made if not isinstance(each, tuple)]
     if are_held_elsewhere(made, _held_twice(made)):
         return (
-            "it returns a container that something else holds, too (let it return a "
-            "copy)"
+            f"it {does} a container that something else holds, too (let it be a copy)"
         )
     return None
 
