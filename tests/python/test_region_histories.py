@@ -301,3 +301,23 @@ def test_a_tensor_from_outside_with_a_history(device: str) -> None:
                     assert_same_bits(one.grad, two.grad)
         if reaches:
             assert fast.explain().replayed == 0
+
+
+def test_a_pass_through_what_was_computed_outside_is_named(device: str) -> None:
+    """As a policy learns: each step of an episode has left a history."""
+    net = Net().to(device)
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def learn(logs: list[torch.Tensor], gains: torch.Tensor) -> None:
+        loss = torch.cat([-log * gain for log, gain in zip(logs, gains, strict=True)])
+        optimizer.zero_grad()
+        loss.sum().backward()
+        optimizer.step()
+
+    fast: Any = reprise.region(learn)
+    for _ in range(CALLS):
+        seen = [torch.randn(1, 8).to(device) for _ in range(3)]
+        logs = [net.two(net.one(x).relu()).log_softmax(1)[:, 0] for x in seen]
+        fast(logs, torch.ones(3).to(device))
+    assert fast.explain().replayed == 0
+    assert "a backward pass inside goes on outside" in str(fast.explain())

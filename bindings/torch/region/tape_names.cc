@@ -300,8 +300,16 @@ bool TapeNames::NoteWrites(const c10::OperatorHandle& op,
       }
     });
   }
-  if (shared || (data && others)) fault_.Refuse(Refusal::kWrittenByData);
+  if ((shared || (data && others)) && written_by_data_ == 0) {
+    written_by_data_ = TapeFault::AskForPlace();
+  }
   return data && !others;
+}
+
+void TapeNames::CheckDataWrites() {
+  if (written_by_data_ != 0) {
+    fault_.RefuseAt(written_by_data_, Refusal::kWrittenByData);
+  }
 }
 
 void TapeNames::CheckAliases(std::span<const at::Tensor> outputs) {

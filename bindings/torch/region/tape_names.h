@@ -65,6 +65,10 @@ class TapeNames {
   // which has its own count of writes: theirs stays as it is.
   bool NoteWrites(const c10::OperatorHandle& op,
                   std::span<const c10::IValue> arguments);
+  // At the end: refuses writes by such a `.data` that also count for others. A
+  // pass that goes on outside writes what it was not given, which is told
+  // first.
+  void CheckDataWrites();
 
   // It has no register, and stands for none.
   bool IsNew(const at::Tensor& tensor) const;
@@ -139,6 +143,7 @@ class TapeNames {
   std::vector<NodePtr> nodes_;                           // of results
   std::vector<WeakTensor> aliases_;                  // over memory from outside
   std::unordered_set<const c10::TensorImpl*> data_;  // the same
+  uint64_t written_by_data_ = 0;  // where the program was; 0: not so
   // What the host alone may have written.
   std::unordered_set<const c10::StorageImpl*> unwritten_;
   // Of this memory: the register whose form alone has been looked at.

@@ -302,6 +302,7 @@ void TapeWriter::CheckEnd(std::span<const at::Tensor> outputs,
                           Outcome& outcome) {
   OutsideCheck outside(record_, fault_, names_, gradients_, parts_.inputs);
   outcome.tracks_gradients |= outside.CheckRegisters(backward_);
+  names_.CheckDataWrites();
   outside.CheckWatched(parts_.watched, std::move(watched_));
   if (parts_.pass == TapePass::kBackward) {
     outside.CheckBackwardReads();
