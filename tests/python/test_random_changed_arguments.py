@@ -7,6 +7,7 @@ changes some of what they hold, and asks what they are; between calls the progra
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import linecache
 import random
@@ -208,7 +209,7 @@ def picture(value: Any) -> list[Any]:
             at = value.untyped_storage().data_ptr()
             found.append(memory.setdefault(at, len(memory)))
             found.append((value.shape, value.stride(), value.storage_offset()))
-            found.append(value.cpu().contiguous().view(torch.int32).tolist())
+            found.append(value.detach().cpu().contiguous().view(torch.int32).tolist())
         elif isinstance(value, set):
             found.append([*value])
         elif isinstance(value, (list, collections.deque)):
@@ -278,3 +279,81 @@ def test_programs_that_change_their_arguments(device: str) -> None:
     replayed = [run(seed, device) for seed in range(PROGRAMS)]
     assert sum(replayed) > PROGRAMS * CALLS // 10
     assert sum(each > 0 for each in replayed) > PROGRAMS // 3
+
+
+# --- With gradients ---
+
+
+def tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
+    if id(value) in seen or isinstance(value, (int, str)):
+        return []
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        return [value]
+    inner = vars(value) if isinstance(value, Object) else value
+    inner = inner.values() if isinstance(inner, dict) else inner or ()
+    return [found for each in inner for found in tensors_in(each, seen)]
+
+
+def history_of(tensor: torch.Tensor) -> Any:
+    try:
+        return tensor.requires_grad, tensor.is_leaf, tensor.grad_fn is None
+    except (
+        RuntimeError
+    ) as error:  # a view that was made without gradients, and written since
+        return type(error)
+
+
+def gradient_of(value: Any, leaf: torch.Tensor) -> Any:
+    tracked = [each for each in tensors_in(value, set()) if each.requires_grad]
+    if not tracked:
+        return None
+    try:
+        total = torch.stack([(each * each).sum() for each in tracked]).sum()
+        (found,) = torch.autograd.grad(total, leaf, allow_unused=True)
+    except RuntimeError as error:
+        return type(error)
+    return None if found is None else found.tolist()
+
+
+def tracked_world(device: str) -> tuple[torch.Tensor, dict[str, Any]]:
+    leaf = torch.full((4,), 0.5, device=device, requires_grad=True)
+    given = {"d": {"p": leaf * 1}, "l": [leaf * 2, leaf.detach()], "o": Object(leaf)}
+    return leaf, given
+
+
+def run_with_gradients(seed: int, device: str, calls: int = CALLS) -> int:
+    """Return how many calls were replayed. Raises AssertionError: one was wrong."""
+    source = Source(seed)
+    step = compiled(source.text, f"<gradients {seed}>")
+    fast: Any = reprise.region(step)
+    fast._standing.following.begin()
+    draw = random.Random(seed)
+    for call in range(calls):
+        if call == 0 or draw.random() < 0.6:
+            worlds = tracked_world(device), tracked_world(device)
+        tracks, asks = draw.random() < 0.8, draw.random() < 0.5
+        shown, gradients = [], []
+        for of, (leaf, world) in zip((fast, step), worlds, strict=True):
+            x = torch.full((4,), call / 16, device=device, requires_grad=call % 3 == 0)
+            alone = reprise.session(device, enabled=False)
+            with (
+                torch.set_grad_enabled(tracks),
+                contextlib.nullcontext() if of is fast else alone,
+            ):
+                result = called(of, x, world)
+            found = tensors_in([result, world], set())
+            shown.append([picture([result, world]), [*map(history_of, found)]])
+            gradients.append(gradient_of([result, world], leaf) if asks else None)
+        assert shown[0] == shown[1], f"seed {seed}, call {call}:\n{source.text}"
+        assert gradients[0] == gradients[1], f"seed {seed}, call {call}:\n{source.text}"
+        if asks:
+            worlds = tracked_world(device), tracked_world(device)
+    replayed: int = fast.explain().replayed
+    return replayed
+
+
+def test_programs_with_gradients(device: str) -> None:
+    with torch.enable_grad():
+        replayed = [run_with_gradients(seed, device) for seed in range(PROGRAMS // 2)]
+    assert sum(each > 0 for each in replayed) > PROGRAMS // 4
