@@ -264,8 +264,7 @@ class Region:
                     return self._run(parts, before.reason)
                 tensors = [*tensors, *before.tensors]
                 key = *key, before.kinds
-            structure = structures[key]
-            of = structure.passes or structure
+            of = (structure := structures[key]).passes or structure
             if of is not structure and (of.off or written or not stands_here()):
                 of = structure
             handle, builders, begin = of.handle, of.builders, _clock()
@@ -284,10 +283,9 @@ class Region:
                     self._looks.weigh(structure, state, given)
                 _, build = builders.get(tape) or of.builders[tape]
                 made = build(iter(outputs), parts)
-                is_all = parts.containers is None and not written
-                if is_all:
-                    return made
-                return set_behind(reads, at, before, parts, made, run)
+                if written or parts.containers is not None:
+                    made = set_behind(reads, at, before, parts, made, run)
+                return made
             if step not in _LOOKS:
                 break
             at = self._look_again(step, at, structure, given)
