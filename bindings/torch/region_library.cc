@@ -382,3 +382,14 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
     return b::WordWatch::DictChanges(b::DictsOf(given));
   });
 }
+
+// Results may be conjugates, negatives or have names: they are looked at as
+// they are, and are no copies.
+#define REPRISE_FALLTHROUGH(key)                                       \
+  TORCH_LIBRARY_IMPL(reprise, key, library) {                          \
+    library.impl("end_region", torch::CppFunction::makeFallthrough()); \
+  }
+REPRISE_FALLTHROUGH(Conjugate)
+REPRISE_FALLTHROUGH(Negative)
+REPRISE_FALLTHROUGH(Named)
+#undef REPRISE_FALLTHROUGH

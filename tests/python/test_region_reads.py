@@ -19,6 +19,16 @@ CALLS = 24
 Fn = Callable[..., Any]
 
 
+@pytest.fixture(autouse=True)
+def checked_distributions() -> Iterator[None]:
+    """As torch has them at first: Dynamo switches their checks off for the whole process."""
+    of: Any = torch.distributions.Distribution
+    before = of._validate_args
+    of.set_default_validate_args(True)
+    yield
+    of.set_default_validate_args(before)
+
+
 def generator_of(device: str) -> Any:
     return torch.cuda if device == "cuda" else torch
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import gc
-import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -336,63 +334,3 @@ def _replace_attributes(holder: Any, floats: dict[int, float]) -> None:
         with contextlib.suppress(AttributeError):  # it is not set
             if (name := id(slot.__get__(holder))) in floats:
                 slot.__set__(holder, floats[name])
-
-
-def make_plain(containers: Iterable[Any]) -> None:
-    """Put ordinary floats into these in the place of those that note."""
-    for each in containers:
-        is_held = isinstance(each, (list, dict))
-        plain(each if is_held else classes.attributes_of(each))
-
-
-def plain(result: Any) -> Any:
-    """Return the result with ordinary floats in it."""
-    return _plain(result, set())
-
-
-def _plain(value: Any, seen: set[int]) -> Any:
-    if type(value) is Number:
-        if value.node >= len(value.notes.computed):
-            value.notes.look_at(value.node)  # the result is no other one in a replay
-        return float.__float__(value)
-    if id(value) in seen:
-        return value
-    if isinstance(value, tuple):
-        parts = [_plain(each, seen) for each in value]
-        same = all(map(operator.is_, parts, value))
-        return value if same else tuple.__new__(type(value), parts)
-    if isinstance(value, list):
-        seen.add(id(value))
-        value[:] = [_plain(each, seen) for each in value]
-    elif isinstance(value, dict):
-        seen.add(id(value))
-        for key, each in list(value.items()):
-            if (made := _plain(each, seen)) is not each:
-                value[key] = made
-        keys = [_plain(key, seen) for key in value]
-        if any(map(operator.is_not, keys, value)):
-            entries = [*zip(keys, value.values(), strict=True)]
-            value.clear()
-            value.update(entries)
-    elif type(value) in (set, frozenset, slice):
-        return _plain_constant(value, seen)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        seen.add(id(value))
-        for field in dataclasses.fields(value):
-            each = getattr(value, field.name, None)
-            if (made := _plain(each, seen)) is not each:
-                object.__setattr__(value, field.name, made)
-    return value
-
-
-def _plain_constant(value: Any, seen: set[int]) -> Any:
-    is_slice = type(value) is slice
-    parts = [value.start, value.stop, value.step] if is_slice else [*value]
-    found = [_plain(each, seen) for each in parts]
-    if not any(map(operator.is_not, found, parts)):
-        return value
-    if type(value) is set:
-        value.clear()
-        value.update(found)
-        return value
-    return slice(*found) if is_slice else frozenset(found)

@@ -13,8 +13,9 @@ import torch
 from reprise import _results
 from reprise._arithmetic import Arithmetic, may_follow
 from reprise._call_watch import CallWatch
-from reprise._numbers import Notes, make_plain, noted, plain
+from reprise._numbers import Notes, noted
 from reprise._open_recording import Learned, OpenRecording
+from reprise._plain_numbers import make_plain, plain
 from reprise._recording import are_same, modes, recording
 from reprise._region_learning import NODES
 from reprise._region_structures import Structure
@@ -215,6 +216,8 @@ class RecordedCall:
         except tree.Foreign as unknown:
             does = _results.RETURNS_OR_PUTS if self.sets_arguments else "returns"
             raise Refusal(f"it {does} {unknown}") from None
+        except RecursionError:
+            raise Refusal("it returns, or keeps, what is too deep") from None
         self.outputs = given_back.tensors
         why = _results.why_not_made(self.outputs, self._own, self._attributes)
         if why is not None:
@@ -226,6 +229,8 @@ class RecordedCall:
             found = contents.behind()
         except Unlike as unlike:
             raise ChangedArgument(str(unlike)) from None
+        except RecursionError:
+            raise ChangedArgument("an argument to what is too deep") from None
         self.sets_arguments = bool(found)
         if found and self.passes is not None:
             raise Refusal(f"{NODES}: it sets what its arguments hold")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ from reprise._region_structures import Structures
 from reprise.guards import tree
 from reprise.guards.contents import Contents
 from reprise.guards.reading import Reading
-from reprise.nodes.again import calling_again
+from reprise.nodes.again import calling_again, keeping
 from reprise.nodes.conditions import Unknown, check_arguments, share_memory
 from reprise.nodes.differentiable import Differentiable
 from reprise.nodes.node import watch
@@ -337,7 +338,14 @@ class Recorder:
         )
 
     def _passes(self, form: tree.Form, region: object) -> Differentiable:
-        again = calling_again(self._fn, form, recording)
+        reads = self._reads
+
+        @contextlib.contextmanager
+        def apart() -> Iterator[None]:
+            with recording(), keeping(reads.at[0].dicts() if reads.at else ()):
+                yield
+
+        again = calling_again(self._fn, form, apart)
         return Differentiable(
             self._check,
             again,

@@ -19,7 +19,7 @@ from torch.utils import _pytree
 from reprise.guards import classes, kinds, tree
 from reprise.guards.contents import Contents
 from reprise.guards.places import is_constant
-from reprise.guards.settings import are_items
+from reprise.guards.settings import Unlike, are_items
 from reprise.guards.ways import GivenBack, Shared
 
 _Step = tuple[bool, Any]
@@ -105,6 +105,8 @@ def held_elsewhere(
         ]
     except RecursionError:
         return f"it {does} what is too deep, or holds itself"
+    except Unlike as unlike:
+        return f"it changes {unlike}"
     if len(set(map(id, made))) < len(made):
         return f"it {does} one container in two places"
     # Nobody can tell one tuple from another that holds the same.

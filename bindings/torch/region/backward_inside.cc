@@ -1,10 +1,14 @@
 #include "bindings/torch/region/backward_inside.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
 #include <atomic>
+#include <limits>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -17,18 +21,39 @@ constexpr size_t kMostFunctions = 1 << 14;  // that a history is followed to
 using Names = std::unordered_set<std::string>;
 std::atomic<const Names*> saving_functions = nullptr;
 
+// One of several gradients may need nothing that is saved (that of a bias): a
+// function that is to give just one of those that it could saves nothing then.
 bool SavesTensors(const NodePtr& function) {
   const Names* const names = saving_functions.load();
-  return names != nullptr && names->contains(function->name());
+  const auto& edges = function->next_edges();
+  return names != nullptr && names->contains(function->name()) &&
+         (edges.size() == 1 ||
+          std::ranges::count_if(edges, &torch::autograd::Edge::is_valid) > 1);
 }
 
 }  // namespace
+
+BackwardInside::BackwardInside() {
+  starts_.emplace(at::RecordFunction::currentThreadId(),
+                  at::sequence_number::peek());
+}
 
 bool BackwardInside::IsHere() {
   return torch::autograd::get_current_graph_task_id() != -1;
 }
 
+bool BackwardInside::IsOlder(const Node& function) const {
+  const uint64_t number = function.sequence_nr();
+  if (number == std::numeric_limits<uint64_t>::max()) return false;  // a leaf's
+  const auto start = starts_.find(function.thread_id());
+  return start == starts_.end() || number < start->second;
+}
+
 bool BackwardInside::Note(const NodePtr& function) {
+  // Before it makes functions of its own, on this thread.
+  starts_.emplace(at::RecordFunction::currentThreadId(),
+                  at::sequence_number::peek());
+  went_outside_ |= function != nullptr && IsOlder(*function);
   if (!torch::autograd::get_current_graph_task_keep_graph()) {
     freed_.insert(function.get());
   }

@@ -3,6 +3,7 @@
 #ifndef REPRISE_BINDINGS_TORCH_REGION_BACKWARD_INSIDE_H_
 #define REPRISE_BINDINGS_TORCH_REGION_BACKWARD_INSIDE_H_
 
+#include <cstdint>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -21,6 +22,9 @@ namespace reprise::bindings {
 // at a time.
 class BackwardInside {
  public:
+  // From now on, on this thread.
+  BackwardInside();
+
   // Its engine is at work on this thread.
   static bool IsHere();
 
@@ -35,6 +39,9 @@ class BackwardInside {
   bool HasRun(const torch::autograd::Node* function) const {
     return unseen_ ? any_ : executed_.contains(function);
   }
+  // One of the passes went through a function that was there before: no replay
+  // would see what becomes of that, or of its hooks.
+  bool went_outside() const { return went_outside_; }
   // No second pass gets from there to a leaf: on each way there is a function
   // that has run, and has let go of what it had saved. One that saves nothing
   // (a view, a sum) may run as often as the program likes.
@@ -44,14 +51,21 @@ class BackwardInside {
   static void SetSavingFunctions(const std::vector<std::string>& names);
 
  private:
+  using Node = torch::autograd::Node;
+
   // A function runs. False: it is known.
   bool Note(const NodePtr& function);
+  // It was made before. Each thread numbers its own functions.
+  bool IsOlder(const Node& function) const;
 
   bool any_ = false;
   bool unseen_ = false;  // a function has run that was not noted
   // Kept, for another node may be made where one has been.
   std::unordered_map<const torch::autograd::Node*, NodePtr> executed_;
   std::unordered_set<const torch::autograd::Node*> freed_;  // among them
+  bool went_outside_ = false;
+  // By thread: the number of the first function that may have been made inside.
+  std::unordered_map<uint64_t, uint64_t> starts_;
 };
 
 }  // namespace reprise::bindings

@@ -74,6 +74,9 @@ int32_t TapeNames::Add(const at::Tensor& tensor, Origin origin,
 
 int32_t TapeNames::AddResult(const at::Tensor& tensor, size_t call) {
   if (!tensor.defined()) return TapeArgument::kUndefined;
+  if (data_.calls.contains(call)) {
+    data_.results.insert(tensor.unsafeGetTensorImpl());
+  }
   const auto known = known_.find(tensor.unsafeGetTensorImpl());
   if (known != known_.end()) {
     NoteHistory(known->second, tensor);
@@ -198,7 +201,7 @@ int32_t TapeNames::Name(const at::Tensor& tensor) {
     if (outside_.contains(tensor.storage().unsafeGetStorageImpl())) {
       NoteOneOf(tensor, aliases);
       aliases_.emplace_back(tensor.getIntrusivePtr());
-      data_.insert(impl);
+      data_.aliases.insert(impl);
     }
     return aliases.front();
   }
@@ -258,7 +261,7 @@ bool TapeNames::IsNew(const at::Tensor& tensor) const {
 
 bool TapeNames::IsDataOfOutside(const at::Tensor& tensor) const {
   if (known_.contains(tensor.unsafeGetTensorImpl())) {
-    return data_.contains(tensor.unsafeGetTensorImpl());
+    return data_.aliases.contains(tensor.unsafeGetTensorImpl());
   }
   return !FindAliases(tensor).empty() &&
          outside_.contains(tensor.storage().unsafeGetStorageImpl());
@@ -279,6 +282,20 @@ void TapeNames::NoteUnwritten(const at::Tensor& tensor) {
   unwritten_.insert(tensor.storage().unsafeGetStorageImpl());
 }
 
+bool TapeNames::IsOfData(const at::Tensor& tensor) const {
+  return data_.results.contains(tensor.unsafeGetTensorImpl()) ||
+         IsDataOfOutside(tensor);
+}
+
+void TapeNames::NoteViews(const c10::OperatorHandle& op,
+                          std::span<const c10::IValue> arguments,
+                          size_t index) {
+  if (GivesViews(op) && arguments[0].isTensor() &&
+      arguments[0].toTensor().defined() && IsOfData(arguments[0].toTensor())) {
+    data_.calls.insert(index);
+  }
+}
+
 bool TapeNames::NoteWrites(const c10::OperatorHandle& op,
                            std::span<const c10::IValue> arguments) {
   bool data = false;
@@ -289,7 +306,10 @@ bool TapeNames::NoteWrites(const c10::OperatorHandle& op,
     ForTensors(arguments.subspan(i, 1), [&](const at::Tensor& tensor) {
       if (!tensor.defined() || !tensor.has_storage()) return;
       unwritten_.erase(tensor.storage().unsafeGetStorageImpl());
-      if (tensor.is_view() && IsDataOfOutside(at::Tensor(tensor._base()))) {
+      const bool is_view_of_data =
+          data_.results.contains(tensor.unsafeGetTensorImpl());
+      if (is_view_of_data ||
+          (tensor.is_view() && IsOfData(at::Tensor(tensor._base())))) {
         shared = true;
       } else if (!IsDataOfOutside(tensor)) {
         others = true;
@@ -300,15 +320,15 @@ bool TapeNames::NoteWrites(const c10::OperatorHandle& op,
       }
     });
   }
-  if ((shared || (data && others)) && written_by_data_ == 0) {
-    written_by_data_ = TapeFault::AskForPlace();
+  if ((shared || (data && others)) && data_.written_at == 0) {
+    data_.written_at = TapeFault::AskForPlace();
   }
   return data && !others;
 }
 
 void TapeNames::CheckDataWrites() {
-  if (written_by_data_ != 0) {
-    fault_.RefuseAt(written_by_data_, Refusal::kWrittenByData);
+  if (data_.written_at != 0) {
+    fault_.RefuseAt(data_.written_at, Refusal::kWrittenByData);
   }
 }
 

@@ -65,6 +65,12 @@ class TapeNames {
   // which has its own count of writes: theirs stays as it is.
   bool NoteWrites(const c10::OperatorHandle& op,
                   std::span<const c10::IValue> arguments);
+  // That call is about to be made. What it gives of a `.data` from outside, by
+  // views or detach, shares its count of writes, and not that of the tensor.
+  void NoteViews(const c10::OperatorHandle& op,
+                 std::span<const c10::IValue> arguments, size_t index);
+  // It is the `.data` of a tensor from outside, or was given so.
+  bool IsOfData(const at::Tensor& tensor) const;
   // At the end: refuses writes by such a `.data` that also count for others. A
   // pass that goes on outside writes what it was not given, which is told
   // first.
@@ -141,9 +147,15 @@ class TapeNames {
   std::unordered_set<const c10::StorageImpl*> outside_;  // not of results
   std::vector<const Node*> histories_;                   // by register
   std::vector<NodePtr> nodes_;                           // of results
-  std::vector<WeakTensor> aliases_;                  // over memory from outside
-  std::unordered_set<const c10::TensorImpl*> data_;  // the same
-  uint64_t written_by_data_ = 0;  // where the program was; 0: not so
+  std::vector<WeakTensor> aliases_;  // over memory from outside
+  // Of what is outside, by its `.data`.
+  struct Data {
+    std::unordered_set<const c10::TensorImpl*> aliases = {};
+    std::unordered_set<size_t> calls = {};  // that gave views of one
+    std::unordered_set<const c10::TensorImpl*> results = {};  // of these
+    uint64_t written_at = 0;  // for others, too: where the program was
+  };
+  Data data_;
   // What the host alone may have written.
   std::unordered_set<const c10::StorageImpl*> unwritten_;
   // Of this memory: the register whose form alone has been looked at.

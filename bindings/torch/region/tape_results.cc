@@ -74,6 +74,9 @@ bool TapeResults::NoteOutput(const at::Tensor& output,
     fault_.Refuse(Refusal::kOutputIsDataOfOutside);
   }
   const bool is_made = given.origin == Origin::kResult;
+  if (is_made && names_.IsOfData(output)) {
+    fault_.Refuse(Refusal::kOutputIsDataOfOutside);
+  }
   if (is_made && GradientOf(*output.unsafeGetTensorImpl()) != nullptr) {
     fault_.Refuse(Refusal::kOutputIsLeaf);
   }

@@ -57,7 +57,8 @@ size_t RegistersOf(const TapeRecord& record, size_t calls) {
 }
 
 bool AreSame(const TapeRegister& a, const TapeRegister& b) {
-  if (a.origin != b.origin || a.index != b.index || a.form != b.form) {
+  if (a.origin != b.origin || a.index != b.index || a.form != b.form ||
+      a.outside != b.outside) {  // its writes are counted, or not
     return false;
   }
   switch (a.origin) {
@@ -81,8 +82,8 @@ bool AreSame(const TapeArgument& a, const TapeArgument& b) {
 bool AreSame(const TapeCall& a, const TapeCall& b) {
   return a.op == b.op && a.results == b.results && a.grad_mode == b.grad_mode &&
          a.autocast == b.autocast && a.below_views == b.below_views &&
-         a.read_ahead == b.read_ahead && a.only_views == b.only_views &&
-         a.calls_python == b.calls_python &&
+         a.writes_data == b.writes_data && a.read_ahead == b.read_ahead &&
+         a.only_views == b.only_views && a.calls_python == b.calls_python &&
          std::ranges::equal(a.arguments, b.arguments,
                             [](const TapeArgument& x, const TapeArgument& y) {
                               return AreSame(x, y);

@@ -121,6 +121,7 @@ size_t TapeWriter::Write(const c10::OperatorHandle& op,
   const bool writes_data = names_.NoteWrites(op, arguments);
   TapeCall& call = record_.calls.emplace_back(TapeCall{.op = op});
   call.writes_data = writes_data;
+  names_.NoteViews(op, arguments, record_.calls.size() - 1);
   call.grad_mode = at::GradMode::is_enabled();
   if (parts_.level == TapeLevel::kBelowAutograd) call.autocast = AutocastOf(op);
   // As autograd's kernels call those below; one that counts a write, or gives a
@@ -302,6 +303,9 @@ void TapeWriter::CheckEnd(std::span<const at::Tensor> outputs,
                           Outcome& outcome) {
   OutsideCheck outside(record_, fault_, names_, gradients_, parts_.inputs);
   outcome.tracks_gradients |= outside.CheckRegisters(backward_);
+  if (parts_.pass != TapePass::kBackward && backward_.went_outside()) {
+    fault_.Refuse(Refusal::kBackwardGoesOutside);
+  }
   names_.CheckDataWrites();
   outside.CheckWatched(parts_.watched, std::move(watched_));
   if (parts_.pass == TapePass::kBackward) {

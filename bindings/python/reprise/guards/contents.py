@@ -15,7 +15,7 @@ from reprise.guards.places import is_simple_key
 from reprise.guards.rewritten import is_hashed_plainly, sets_plainly
 from reprise.guards.settings import Unlike
 from reprise.guards.tokens import same
-from reprise.guards.tree import LEAVES, Parts, flatten, is_tensor
+from reprise.guards.tree import LEAVES, Foreign, Parts, flatten, is_tensor
 from reprise.guards.ways import ITEMS, KEYS, NAMES, Before, Setting
 
 # Of each container: what is set, and to what.
@@ -38,6 +38,7 @@ class _Held(NamedTuple):
     keys: _Pairs = ()  # of a dictionary
     names: _Pairs = ()  # attributes
     rest: Sequence[Any] = ()  # what no replay sets
+    attributes: Any = None  # the dictionary in which they stand
 
     def values(self) -> Iterator[tuple[str, Any, Any]]:
         """Yield where each value stands, and it."""
@@ -69,7 +70,10 @@ class _Form(NamedTuple):
 
     def is_as_before(self, containers: Containers) -> bool:
         """Return whether it still is so."""
-        now = _Form.of(self.value, containers)
+        try:
+            now = _Form.of(self.value, containers)
+        except (Foreign, RecursionError):
+            return False
         return (
             self.form == now.form
             and len(self.parts) == len(now.parts)
@@ -143,7 +147,11 @@ class Contents:
         for number, (value, held) in enumerate(zip(values, self._before, strict=True)):
             may_be_set = self.containers.may_be_set(number)
             now = _held_by(value) if may_be_set else _Held(type(value))
-            if now.kind is not held.kind or not _are_same(held.rest, now.rest):
+            if (
+                now.kind is not held.kind
+                or now.attributes is not held.attributes
+                or not _are_same(held.rest, now.rest)
+            ):
                 raise Unlike(_REST.format(classes.short_name_of(held.kind)))
             found += self._items_set(number, held, now)
             found += self._keys_set(number, KEYS, held, held.keys, now.keys)
@@ -209,7 +217,9 @@ def _held_by(value: Any) -> _Held:
         raise Unlike(_REST.format(classes.short_name_of(kind)))
     keys = [(key.value, each) for key, each in stands.keys or ()]
     rest = [each for pair in stands.slots for each in pair]
-    return _Held(kind, stands.items, keys, [*stands.attributes.items()], rest)
+    names = [*stands.attributes.items()]
+    attributes = classes.attributes_of(value)
+    return _Held(kind, stands.items, keys, names, rest, attributes)
 
 
 def _is_found(where: str, key: Any) -> bool:

@@ -18,25 +18,35 @@ _MOST_DEEP = 64
 _PLAIN = frozenset({tuple, list, dict})  # they have no attributes
 
 
-def holds_any(
-    value: Any, ids: Container[int], objects: Sequence[Any] = (), deep: int = 0
-) -> bool:
+def holds_any(value: Any, ids: Container[int], objects: Sequence[Any] = ()) -> bool:
     """Return whether an argument is, or holds, an object with one of these ids.
 
     Or one whose attributes stand in a dictionary with one of them, but for `objects`,
     which are told from others. Not what the callable leads to, and what counts by what
     it holds (`Parts.objects`).
     """
+    return _holds_any(value, ids, objects, {}, 0)
+
+
+def _holds_any(
+    value: Any,
+    ids: Container[int],
+    objects: Sequence[Any],
+    seen: dict[int, Any],
+    deep: int,
+) -> bool:
+    """`seen`: by id, what is known to hold none, or is being looked at."""
     kind = type(value)
-    if kind in LEAVES:
+    if kind in LEAVES or id(value) in seen:
         return False
     if id(value) in ids or deep > _MOST_DEEP:
         return True
+    seen[id(value)] = value
     is_taken_apart = kind not in _PLAIN and not any([each is value for each in objects])
     if is_taken_apart and id(classes.attributes_of(value)) in ids:
         return True
     inner = _held_by(kind, value)
-    return any([holds_any(each, ids, objects, deep + 1) for each in inner])
+    return any(_holds_any(each, ids, objects, seen, deep + 1) for each in inner)
 
 
 def _held_by(kind: type, value: Any) -> list[Any]:
