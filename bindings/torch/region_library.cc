@@ -385,11 +385,13 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
 
 // Results may be conjugates, negatives or have names: they are looked at as
 // they are, and are no copies.
-#define REPRISE_FALLTHROUGH(key)                                       \
-  TORCH_LIBRARY_IMPL(reprise, key, library) {                          \
-    library.impl("end_region", torch::CppFunction::makeFallthrough()); \
+TORCH_LIBRARY_FRAGMENT(reprise, library) {
+  for (const char* const name : {"Conjugate", "Negative", "Named"}) {
+    try {
+      const c10::DispatchKey key = c10::parseDispatchKey(name);
+      library.impl("end_region",
+                   torch::dispatch(key, torch::CppFunction::makeFallthrough()));
+    } catch (const c10::Error&) {  // a torch without such tensors
+    }
   }
-REPRISE_FALLTHROUGH(Conjugate)
-REPRISE_FALLTHROUGH(Negative)
-REPRISE_FALLTHROUGH(Named)
-#undef REPRISE_FALLTHROUGH
+}

@@ -28,7 +28,7 @@ def traits(tensor: torch.Tensor) -> list[Any]:
         tensor.is_leaf,
         tensor.requires_grad,
         tensor.grad_fn is None,
-        tensor.names,
+        getattr(tensor, "names", None),
         tensor.stride(),
         tensor.storage_offset(),
         resizes,

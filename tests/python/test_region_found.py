@@ -140,7 +140,8 @@ def test_conjugates_and_names_under_inference_mode(device: str) -> None:
         with torch.inference_mode():
             return [fn(torch.ones(2, device=device)).rename(None) for _ in range(CALLS)]
 
-    same(device, named)
+    if hasattr(torch.Tensor, "rename"):  # a torch with names
+        same(device, named)
 
 
 def test_writes_are_counted_where_a_tape_goes_on(device: str) -> None:

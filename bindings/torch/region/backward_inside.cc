@@ -10,6 +10,7 @@
 #include <atomic>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -21,14 +22,25 @@ constexpr size_t kMostFunctions = 1 << 14;  // that a history is followed to
 using Names = std::unordered_set<std::string>;
 std::atomic<const Names*> saving_functions = nullptr;
 
-// One of several gradients may need nothing that is saved (that of a bias): a
-// function that is to give just one of those that it could saves nothing then.
+// Parts of names of functions with several gradients, of which one (that of a
+// bias, of what is added to) needs nothing that is saved.
+constexpr std::string_view kWithBias[] = {
+    "Add",   "Convolution", "Norm", "Linear", "Reduce",
+    "Index", "Scatter",     "Lerp", "Lstm",   "Gru",
+};
+
 bool SavesTensors(const NodePtr& function) {
   const Names* const names = saving_functions.load();
+  const std::string name = function->name();
+  if (names == nullptr || !names->contains(name)) return false;
   const auto& edges = function->next_edges();
-  return names != nullptr && names->contains(function->name()) &&
-         (edges.size() == 1 ||
-          std::ranges::count_if(edges, &torch::autograd::Edge::is_valid) > 1);
+  const bool one_of_several =
+      edges.size() > 1 &&
+      std::ranges::count_if(edges, &torch::autograd::Edge::is_valid) == 1;
+  return !one_of_several ||
+         std::ranges::none_of(kWithBias, [&name](std::string_view part) {
+           return name.find(part) != std::string::npos;
+         });
 }
 
 }  // namespace
