@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -114,6 +115,7 @@ TEST(BackwardInsideTest, KeptGraphsAreNotUsedUp) {
   for (const bool create_graph : {false, true}) {
     Noted noted;
     const at::Tensor x = TensorOf(&noted);
+    BackwardInside::SetSavingFunctions({x.grad_fn()->name()});
     x.sin().sum().backward({}, /*retain_graph=*/true, create_graph);
     EXPECT_TRUE(noted.inside.any());
     EXPECT_FALSE(noted.fault.refused()) << noted.fault.reason();
@@ -123,26 +125,42 @@ TEST(BackwardInsideTest, KeptGraphsAreNotUsedUp) {
   }
 }
 
-TEST(BackwardInsideTest, WhatLeavesSomethingOutIsNotUsedUp) {
-  for (const bool all : {false, true}) {
+// A pass for some gradients goes through the function: what it has saved is
+// freed.
+TEST(BackwardInsideTest, WhatWasGoneThroughForSomeGradientsIsUsedUp) {
+  for (const bool saves : {false, true}) {
     Noted noted;
     const NodePtr node = MakeNode<NotingNode>(&noted);
+    BackwardInside::SetSavingFunctions(saves ? std::vector{node->name()}
+                                             : std::vector<std::string>{});
     const at::Tensor asked = at::randn({3}).requires_grad_();
     const at::Tensor other = at::randn({3}).requires_grad_();
     node->set_next_edges(torch::autograd::collect_next_edges(asked + other));
     at::Tensor tensor = at::randn({3});
     torch::autograd::create_gradient_edge(tensor, node);
-    const std::vector<at::Tensor> inputs =
-        all ? std::vector{asked, other} : std::vector{asked};
     tensor.sum().backward({}, /*retain_graph=*/false, /*create_graph=*/false,
-                          inputs);
+                          std::vector{asked});
     EXPECT_TRUE(noted.inside.any());
-    EXPECT_EQ(noted.inside.HasUsedUp(node), all);
+    EXPECT_EQ(noted.inside.HasUsedUp(node), saves);
+    // Nobody has gone there.
+    EXPECT_FALSE(noted.inside.HasUsedUp((tensor + other).grad_fn()));
   }
+}
+
+TEST(BackwardInsideTest, GoesOutsideWhereAFunctionWasThereBefore) {
+  Noted noted;
+  const at::Tensor made_before = TensorOf(&noted);
+  noted.inside = BackwardInside();  // begins here
+  TensorOf(&noted).sin().sum().backward();
+  EXPECT_TRUE(noted.inside.any());
+  EXPECT_FALSE(noted.inside.went_outside());
+  (TensorOf(&noted) * made_before).sum().backward();
+  EXPECT_TRUE(noted.inside.went_outside());
 }
 
 TEST(BackwardInsideTest, ALeafIsNeverUsedUp) {
   Noted noted;
+  BackwardInside::SetSavingFunctions({});  // it has let go of nothing
   const NodePtr node = MakeNode<NotingNode>(&noted);
   at::Tensor tensor = at::randn({3});
   torch::autograd::create_gradient_edge(tensor, node);

@@ -166,6 +166,7 @@ TEST_F(TapeNamesTest, WritesByViewsOfDataAreRefused) {
   const at::Tensor row = data.select(0, 0);
   names_.AddResult(row, 0);
   EXPECT_FALSE(Writes(row));
+  names_.CheckDataWrites();
   EXPECT_TRUE(fault_.refused());
 }
 
@@ -175,6 +176,7 @@ TEST_F(TapeNamesTest, WritesByDataWithACountOfOthersAreRefused) {
   const at::Tensor data = x_.detach();
   names_.RegisterOf(data);
   EXPECT_FALSE(Writes(data));
+  names_.CheckDataWrites();
   EXPECT_TRUE(fault_.refused());
 }
 
