@@ -6,6 +6,7 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import reprise
 import torch
 from torch import nn
@@ -166,29 +167,58 @@ def test_writes_are_counted_where_a_tape_goes_on(device: str) -> None:
         assert same(device, program).replayed > 0
 
 
-def test_the_callable_runs_again_for_a_backward_pass(device: str) -> None:
+class Slotted:
+    __slots__ = ("__weakref__", "on")
+
+    def __init__(self) -> None:
+        self.on = True
+
+
+@pytest.mark.parametrize("where", ["module", "list", "dict", "set", "slot", "variable"])
+def test_the_callable_runs_again_for_a_backward_pass(device: str, where: str) -> None:
     """What it sets then nobody sees."""
 
     def program(device: str, wrap: Wrap) -> list[Any]:
         net = nn.Sequential(nn.Linear(3, 3), nn.Tanh()).to(device)
+        flags, table, names, slotted = [True], {"on": True}, {"on"}, Slotted()
+        variable = True
+
+        def switch(on: bool) -> None:
+            nonlocal variable
+            if where == "module":
+                net.train(on)
+            elif where == "list":
+                flags[0] = on
+            elif where == "dict":
+                table["on"] = on
+            elif where == "set":
+                names.clear()
+                names.add("on" if on else "off")
+            elif where == "slot":
+                slotted.on = on
+            else:
+                variable = on
+
+        def state() -> list[Any]:
+            return [net.training, *flags, *table.items(), *names, slotted.on, variable]
 
         def train(x: torch.Tensor) -> torch.Tensor:
-            net.train()
+            switch(True)
             made: torch.Tensor = net(x)
             return made
 
         fn = wrap(train)
         found: list[Any] = []
         for index in range(3 * CALLS):
-            net.train()
+            switch(True)
             net.zero_grad()
             made = fn(torch.ones(2, 3, device=device))
-            net.eval()
+            switch(False)
             if index < 2 * CALLS:
                 made.backward(torch.ones(2, 3, device=device))
             else:
                 made.sum().backward()
-            found += [net.training, net[0].weight.grad]
+            found += [*state(), net[0].weight.grad]
         return found
 
     assert same(device, program).replayed > 0

@@ -61,11 +61,8 @@ def taken_apart(
         why = f"an argument holds {unknown}"
     except RecursionError:
         why = "an argument is too deep, or holds itself"
-    return (
-        None,
-        parts,
-        why,
-    )  # not while the error is handled: it would be the context of others
+    # Not while the error is handled: it would be the context of others.
+    return None, parts, why
 
 
 def _parts_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tree.Parts:

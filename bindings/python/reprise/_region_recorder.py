@@ -40,7 +40,7 @@ from reprise._region_structures import Structures
 from reprise.guards import tree
 from reprise.guards.contents import Contents
 from reprise.guards.reading import Reading
-from reprise.nodes.again import calling_again, keeping
+from reprise.nodes.again import calling_again
 from reprise.nodes.conditions import Unknown, check_arguments, share_memory
 from reprise.nodes.differentiable import Differentiable
 from reprise.nodes.node import watch
@@ -342,7 +342,7 @@ class Recorder:
 
         @contextlib.contextmanager
         def apart() -> Iterator[None]:
-            with recording(), keeping(reads.at[0].dicts() if reads.at else ()):
+            with recording(), reads.keeping():
                 yield
 
         again = calling_again(self._fn, form, apart)

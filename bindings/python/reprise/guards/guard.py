@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Container, Iterable
 from typing import Any
@@ -21,6 +22,7 @@ from reprise.guards.holders import (
 from reprise.guards.mark import Mark
 from reprise.guards.names import Names
 from reprise.guards.object_holders import object_of
+from reprise.guards.restoring import keeping
 from reprise.guards.rewritten import (
     Change,
     Obstacle,
@@ -83,6 +85,10 @@ class State:
             for each in self._holders
             if isinstance(each, (Names, Dictionary)) and id(each.of) not in of_tensors
         ]
+
+    def keeping(self) -> contextlib.AbstractContextManager[None]:
+        """Put back behind it what is set meanwhile of what it is of."""
+        return keeping(self._holders)
 
     def tensors(self) -> list[torch.Tensor]:
         """Those that it is of, and optimizers hold now; the library looks at them."""

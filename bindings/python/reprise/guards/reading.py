@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import types
@@ -94,6 +95,10 @@ class Reading:
     def leading(self) -> list[Any]:
         """What all calls' arguments lead to, as long as it lives."""
         return [value for each in self._leading if (value := each()) is not None]
+
+    def keeping(self) -> contextlib.AbstractContextManager[None]:
+        """Put back behind it what is set meanwhile of what the callable leads to."""
+        return contextlib.nullcontext() if self.at is None else self.at[0].keeping()
 
     def now(self) -> At | None:
         """The state, if nothing of it has changed that nobody tells of."""

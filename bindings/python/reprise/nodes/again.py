@@ -102,21 +102,6 @@ def apart(arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 @contextlib.contextmanager
-def keeping(dicts: Iterable[dict[Any, Any]]) -> Iterator[None]:
-    """They hold behind it what they held before: no backward pass of eager's sets any of it."""
-    were = [(each, dict(each)) for each in dicts]
-    try:
-        yield
-    finally:
-        for each, was in were:
-            for key in [key for key in each if key not in was]:
-                del each[key]
-            for key, value in was.items():
-                if each.get(key, were) is not value:
-                    each[key] = value
-
-
-@contextlib.contextmanager
 def _as_before(tensors: Iterable[torch.Tensor | None]) -> Iterator[None]:
     """They hold behind it what they held before, and nobody counts a write."""
     there = [each for each in tensors if each is not None]
