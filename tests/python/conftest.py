@@ -16,6 +16,7 @@ sys.path.insert(0, str(here))  # for the modules that tests share
 if importlib.util.find_spec("reprise") is None:  # else installed or on PYTHONPATH
     sys.path.insert(0, str(here.parents[1] / "bindings" / "python"))
 
+import reprise  # noqa: E402
 import skips  # noqa: E402
 import watching  # noqa: E402
 from registry import effects  # noqa: E402
@@ -90,3 +91,10 @@ def device(request: pytest.FixtureRequest) -> str:
         pytest.skip(skips.NO_GPU)
     torch.manual_seed(20)
     return str(request.param)
+
+
+@pytest.fixture
+def replaying(device: str) -> Iterator[None]:
+    """A session that replays whatever it can."""
+    with reprise.session(device, policy="always"):
+        yield

@@ -34,14 +34,27 @@ def eagerly(device: str, fn: Callable[..., Any], *args: Any) -> Any:
         return fn(*args)
 
 
-class Pair:
+class Told:
+    """What a region tells of itself."""
+
+    fast: Any
+
+    def replayed(self) -> int:
+        found: int = self.fast.explain().replayed
+        return found
+
+    def reasons(self) -> str:
+        return "; ".join(self.fast.explain().reasons)
+
+
+class Pair(Told):
     """A region and its twin that runs its Python, each with a state of its own."""
 
     def __init__(self, device: str, make: Callable[[str], Program]) -> None:
         self.device = device
         fn, self.state = make(device)
         self.twin, self.twins_state = make(device)
-        self.fast: Any = reprise.region(fn)
+        self.fast = reprise.region(fn)
 
     def call(self, *args: Any) -> None:
         """Both, with a tensor of this call; compares results and states."""
@@ -56,13 +69,6 @@ class Pair:
         for _ in range(count):
             self.call(*args)
         return self.replayed() - before
-
-    def replayed(self) -> int:
-        found: int = self.fast.explain().replayed
-        return found
-
-    def reasons(self) -> str:
-        return "; ".join(self.fast.explain().reasons)
 
 
 def assert_same(mine: Any, other: Any) -> None:

@@ -34,10 +34,7 @@ np = pytest.importorskip("numpy")
 CALLS = 12
 
 
-@pytest.fixture(autouse=True)
-def replaying(device: str) -> Iterator[None]:
-    with reprise.session(device, policy="always"):
-        yield
+pytestmark = pytest.mark.usefixtures("replaying")
 
 
 def make_net(device: str) -> nn.Module:

@@ -9,12 +9,13 @@ import functools
 import re
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import reprise
 import torch
+from pairs import Told, eagerly
 from torch import nn
 from watching import assert_same_bits
 
@@ -25,10 +26,7 @@ Step = Callable[..., Any]
 Make = Callable[[str], tuple[Any, ...]]  # arguments beside the first one
 
 
-@pytest.fixture(autouse=True)
-def replaying(device: str) -> Iterator[None]:
-    with reprise.session(device, policy="always"):
-        yield
+pytestmark = pytest.mark.usefixtures("replaying")
 
 
 def picture(value: Any) -> tuple[list[Any], list[torch.Tensor]]:
@@ -75,18 +73,13 @@ def assert_alike(mine: Any, other: Any) -> None:
         assert_same_bits(one, two)
 
 
-def eagerly(device: str, fn: Step, *args: Any) -> Any:
-    with reprise.session(device, enabled=False):
-        return fn(*args)
-
-
-class Pair:
+class Pair(Told):
     """A region and its twin that runs its Python, each with arguments of its own."""
 
     def __init__(self, device: str, step: Step) -> None:
         self.device = device
         self.step = step
-        self.fast: Any = reprise.region(step)
+        self.fast = reprise.region(step)
         self.calls = 0
 
     def call(self, *given: tuple[Any, Any]) -> Any:
@@ -112,13 +105,6 @@ class Pair:
             for _ in range(tokens):
                 self.call(*zip(ours, theirs, strict=True))
         return self.replayed() - before
-
-    def replayed(self) -> int:
-        found: int = self.fast.explain().replayed
-        return found
-
-    def reasons(self) -> str:
-        return "; ".join(self.fast.explain().reasons)
 
 
 # --- What is followed ---

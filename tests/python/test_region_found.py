@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import reprise
 import torch
+from pairs import assert_same
 from torch import nn
-from watching import assert_same_bits
 
 CALLS = 8
 Wrap = Callable[[Callable[..., Any]], Any]
@@ -32,12 +32,7 @@ def same(device: str, program: Callable[[str, Wrap], list[Any]]) -> Any:
     expected = program(device, plain)
     torch.manual_seed(0)
     found = program(device, region)
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected, strict=True):
-        if torch.is_tensor(theirs):
-            assert_same_bits(ours, theirs)
-        else:
-            assert ours == theirs
+    assert_same(found, expected)
     return made[0].explain()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,10 +15,7 @@ from watching import assert_same_bits
 Fn = Callable[[torch.Tensor], Any]
 
 
-@pytest.fixture(autouse=True)
-def replaying(device: str) -> Iterator[None]:
-    with reprise.session(device, policy="always"):
-        yield
+pytestmark = pytest.mark.usefixtures("replaying")
 
 
 class Net(nn.Module):

@@ -11,7 +11,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,10 +26,7 @@ LEARNING = 2
 RECORDED = 3
 
 
-@pytest.fixture(autouse=True)
-def replaying(device: str) -> Iterator[None]:
-    with reprise.session(device, policy="always"):
-        yield
+pytestmark = pytest.mark.usefixtures("replaying")
 
 
 # --- train() and eval() ---
@@ -575,6 +572,16 @@ def or_a_tensor(device: str) -> Program:
     return step, lambda: of.h
 
 
+def turning_on(of: Any) -> Program:
+    """Sets `on` to what it was not, and goes by that."""
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        of.on = not of.on
+        return x * 2 if of.on else x + 1
+
+    return step, lambda: vars(of)
+
+
 def by_a_setter(device: str) -> Program:
     """The property's code runs in recorded calls alone; what it leaves is set."""
 
@@ -590,26 +597,14 @@ def by_a_setter(device: str) -> Program:
         def on(self, value: bool) -> None:
             self._on = bool(value)
 
-    of = Odd()
-
-    def step(x: torch.Tensor) -> torch.Tensor:
-        of.on = not of.on
-        return x * 2 if of.on else x + 1
-
-    return step, lambda: vars(of)
+    return turning_on(Odd())
 
 
 def hides_a_default(device: str) -> Program:
     class Odd:
         on = False
 
-    of = Odd()
-
-    def step(x: torch.Tensor) -> torch.Tensor:
-        of.on = not of.on
-        return x * 2 if of.on else x + 1
-
-    return step, lambda: vars(of)
+    return turning_on(Odd())
 
 
 def keys_that_come(device: str) -> Program:
