@@ -116,7 +116,7 @@ def views_and_writes(x: torch.Tensor) -> torch.Tensor:
     y = torch.rand_like(x)
     row, flat = y[0], y.view(-1)
     row += 1
-    if y.sum() > 20:
+    if y.sum() > y.numel() / 2 + row.numel():  # about every other time
         flat.mul_(2)
         return y + row
     return row.clone()
