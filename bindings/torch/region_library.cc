@@ -271,8 +271,11 @@ int64_t WatchAnew(int64_t name) {
 }
 void UnwatchWords(int64_t name) { WordWatches().Remove(name); }
 
-WordWatch::Dicts DictsOf(bool given) {
-  return given ? WordWatch::Dicts::kGiven : WordWatch::Dicts::kOfCode;
+std::vector<int64_t> DictWords(const std::vector<int64_t>& dicts) {
+  std::vector<int64_t> words;
+  words.reserve(dicts.size());
+  for (const int64_t dict : dicts) words.push_back(WordWatch::DictWord(dict));
+  return words;
 }
 
 bool MayHaveChanged(int64_t watch) {
@@ -375,12 +378,8 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
   library.def("watch_words(int[] addresses) -> int", &b::WatchWords);
   library.def("watch_anew(int watch) -> int", &b::WatchAnew);
   library.def("unwatch_words(int watch) -> ()", &b::UnwatchWords);
-  library.def("dict_watcher(bool given) -> int", [](bool given) {
-    return b::WordWatch::DictWatcher(b::DictsOf(given));
-  });
-  library.def("dict_changes(bool given) -> int", [](bool given) {
-    return b::WordWatch::DictChanges(b::DictsOf(given));
-  });
+  library.def("dict_watcher() -> int", &b::WordWatch::DictWatcher);
+  library.def("dict_words(int[] dicts) -> int[]", &b::DictWords);
 }
 
 // Results may be conjugates, negatives or have names: they are looked at as

@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 import collections
 import functools
+import importlib.util
 import itertools
 import math
+import pathlib
 import sys
 import threading
 import time
@@ -87,6 +89,82 @@ def test_what_is_refused_is_seldom_looked_at(
     for _ in range(300):
         assert_same_bits(fast(seen()), seen() * 3 + 1)
     assert fast.explain().replayed > 0, str(fast.explain())
+
+
+TWO_OF_A_MODULE = """
+factor = 2.0
+unread = 0
+def first(x): return x * factor + 1
+def second(x): return x * factor + 2
+"""
+
+
+@pytest.fixture
+def of_a_module(tmp_path: pathlib.Path) -> Any:
+    """A module of the program's, two functions of which read one of its globals."""
+    path = tmp_path / "of_a_module.py"
+    path.write_text(TWO_OF_A_MODULE)
+    spec = importlib.util.spec_from_file_location("of_a_module", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_globals_that_one_region_compares_another_one_watches(
+    of_a_module: Any,
+) -> None:
+    """The first one has found that they are written all the time, and the second has not."""
+    first: Any = reprise.region(of_a_module.first)
+    second: Any = reprise.region(of_a_module.second)
+    for _ in range(CALLS):
+        first(seen()), second(seen())
+    for call in range(64):
+        of_a_module.unread = call
+        first(seen())
+    for _ in range(CALLS):
+        second(seen())
+    before = first.explain().replayed, second.explain().replayed
+    for factor in (3.0, 4.0, 3.0):
+        of_a_module.factor = factor
+        for _ in range(CALLS):
+            assert_same_bits(second(seen()), seen() * factor + 2)
+            assert_same_bits(first(seen()), seen() * factor + 1)
+    assert first.explain().replayed > before[0], str(first.explain())
+    assert second.explain().replayed > before[1], str(second.explain())
+
+
+def test_globals_that_are_put_back_are_seldom_looked_at(
+    monkeypatch: pytest.MonkeyPatch, of_a_module: Any
+) -> None:
+    """Between any two looks nothing has changed but their version."""
+    fast: Any = reprise.region(of_a_module.first)
+    for _ in range(CALLS):
+        fast(seen())
+    looks = counted(monkeypatch, Looks, "look")
+    for _ in range(64):
+        of_a_module.unread = 1
+        of_a_module.unread = 0
+        assert_same_bits(fast(seen()), seen() * 2 + 1)
+    assert len(looks) <= 8
+
+
+def test_what_another_region_reads_is_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    """It is written between all calls, and each time the other one looks."""
+    of: Any = types.SimpleNamespace(factor=1.0)
+    theirs: Any = reprise.region(lambda x: x * of.factor)
+    fast: Any = reprise.region(lambda x: x + 1)
+    x = seen().to(device)
+    for call in range(CALLS):
+        of.factor = float(call)
+        theirs(x), fast(x)
+    looks = counted(monkeypatch, Looks, "look")
+    for call in range(64):
+        of.factor = float(call)
+        assert_same_bits(fast(x), x + 1)
+    assert not looks
 
 
 def set_data(data: torch.Tensor) -> Callable[[torch.Tensor], Any]:

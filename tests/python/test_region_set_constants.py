@@ -7,7 +7,6 @@ import copy
 import dataclasses
 import enum
 import math
-import sys
 import threading
 import types
 import weakref
@@ -368,7 +367,7 @@ def test_watches_stay_quiet(device: str) -> None:
             drawing(both.of, fast)
             assert both.replayed(name) > 0
     alone = threading.active_count() == 1
-    assert len(looked) <= (1 if alone and sys.version_info < (3, 12) else CALLS)
+    assert len(looked) <= (1 if alone else CALLS)
 
 
 def test_another_region_reads_an_item_of_what_a_place_holds(device: str) -> None:

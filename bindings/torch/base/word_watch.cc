@@ -1,20 +1,29 @@
 #include "bindings/torch/base/word_watch.h"
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace reprise::bindings {
 namespace {
 
-// By WordWatch::Dicts; accessed by atomic builtins.
-uint64_t g_dict_changes[2] = {};
+constexpr int kDictWordBits = 16;
+
+// By a hash of a dictionary's address; accessed by atomic builtins.
+std::array<uint64_t, size_t{1} << kDictWordBits> g_dict_words = {};
+
+uint64_t* DictWordOf(uint64_t address) {
+  constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;  // Fibonacci hashing
+  return &g_dict_words[(address * kGoldenRatio) >> (64 - kDictWordBits)];
+}
 
 // PyDict_WatchCallback: called before each change, with Python's lock. Whoever
 // asks holds the dictionaries: one that goes is nobody's.
-template <size_t kDicts>
-int Count(int event, void* /*dict*/, void* /*key*/, void* /*value*/) {
+int Count(int event, void* dict, void* /*key*/, void* /*value*/) {
   constexpr int kDeallocated = 5;  // PyDict_EVENT_DEALLOCATED
   if (event != kDeallocated) {
-    __atomic_fetch_add(&g_dict_changes[kDicts], 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(DictWordOf(reinterpret_cast<uint64_t>(dict)), 1,
+                       __ATOMIC_RELAXED);
   }
   return 0;
 }
@@ -47,13 +56,10 @@ WordWatch WordWatch::Anew() const {
   return anew;
 }
 
-int64_t WordWatch::DictWatcher(Dicts dicts) {
-  return reinterpret_cast<int64_t>(dicts == Dicts::kOfCode ? &Count<0>
-                                                           : &Count<1>);
-}
+int64_t WordWatch::DictWatcher() { return reinterpret_cast<int64_t>(&Count); }
 
-int64_t WordWatch::DictChanges(Dicts dicts) {
-  return reinterpret_cast<int64_t>(&g_dict_changes[static_cast<size_t>(dicts)]);
+int64_t WordWatch::DictWord(int64_t dict) {
+  return reinterpret_cast<int64_t>(DictWordOf(static_cast<uint64_t>(dict)));
 }
 
 }  // namespace reprise::bindings

@@ -24,14 +24,11 @@ class WordWatch {
   WordWatch Anew() const;
 
   // From Python 3.12 on dictionaries have no versions: the interpreter calls a
-  // watcher, which counts, for all of a kind in one word. The address of the
-  // watcher, as PyDict_AddWatcher takes it, and that of the word.
-  enum class Dicts : uint8_t {
-    kOfCode,  // of what callables lead to
-    kGiven,   // of objects among arguments, which change more often
-  };
-  static int64_t DictWatcher(Dicts dicts);
-  static int64_t DictChanges(Dicts dicts);
+  // watcher, which counts. The address of the watcher, as PyDict_AddWatcher
+  // takes it, and that of the word in which it counts changes of a dictionary,
+  // which is at that address. Few others share the word.
+  static int64_t DictWatcher();
+  static int64_t DictWord(int64_t dict);
 
  private:
   std::vector<const uint64_t*> words_;

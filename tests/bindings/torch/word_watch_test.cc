@@ -10,7 +10,8 @@
 namespace reprise::bindings {
 namespace {
 
-int64_t AddressOf(const uint64_t& word) {
+template <typename T>
+int64_t AddressOf(const T& word) {
   return reinterpret_cast<int64_t>(&word);
 }
 
@@ -32,21 +33,23 @@ TEST(WordWatchTest, TellsEachWhoAsksOfAChange) {
 }
 
 TEST(WordWatchTest, TellsOfWhatTheWatcherOfDictionariesWasTold) {
-  WordWatch watch({WordWatch::DictChanges(WordWatch::Dicts::kOfCode)});
-  WordWatch other({WordWatch::DictChanges(WordWatch::Dicts::kOfCode)});
+  std::array<char, 2> dicts = {};  // any two addresses
+  const int64_t word = WordWatch::DictWord(AddressOf(dicts[0]));
+  WordWatch watch({word});
+  WordWatch other({word});
   EXPECT_FALSE(watch.Changed());
   const auto watcher = reinterpret_cast<int (*)(int, void*, void*, void*)>(
-      WordWatch::DictWatcher(WordWatch::Dicts::kOfCode));
+      WordWatch::DictWatcher());
   // Deallocated ones are nobody's.
-  EXPECT_EQ(watcher(5, nullptr, nullptr, nullptr), 0);
+  EXPECT_EQ(watcher(5, &dicts[0], nullptr, nullptr), 0);
   EXPECT_FALSE(watch.Changed());
-  EXPECT_EQ(watcher(0, nullptr, nullptr, nullptr), 0);
+  EXPECT_EQ(watcher(0, &dicts[0], nullptr, nullptr), 0);
   EXPECT_TRUE(watch.Changed());
   EXPECT_FALSE(watch.Anew().Changed());
   EXPECT_TRUE(other.Changed());
-  WordWatch of_others({WordWatch::DictChanges(WordWatch::Dicts::kGiven)});
-  EXPECT_EQ(watcher(0, nullptr, nullptr, nullptr), 0);
-  EXPECT_FALSE(of_others.Changed());
+  WordWatch of_another({WordWatch::DictWord(AddressOf(dicts[1]))});
+  EXPECT_EQ(watcher(0, &dicts[0], nullptr, nullptr), 0);
+  EXPECT_FALSE(of_another.Changed());
 }
 
 TEST(WordWatchTest, OfNothingTellsNothing) {

@@ -99,7 +99,7 @@ class Given:
         self._objects = [weakref.ref(each) for each in objects]
         self._forms = forms
         self._lock = threading.RLock()
-        self._watch = Watch(given=True)
+        self._watch = Watch()
         self._at: tuple[State, int, int, list[weakref.ref[torch.Tensor]]] | None = None
         self.look()
 

@@ -32,7 +32,7 @@ from reprise.guards.rewritten import (
 )
 from reprise.guards.tokens import is_simple
 from reprise.guards.walk import Walk
-from reprise.guards.watch import Plan, Watch
+from reprise.guards.watch import Plan, Watch, leave, versions
 
 MOST_WRITTEN = 4096  # places that calls set
 
@@ -66,7 +66,7 @@ class State:
         self._left_out = weakref.WeakKeyDictionary()
         self._for_nothing = 0  # looks
         self._odd: Holder | None = None  # it held something else, last
-        self._rest: list[tuple[Names, list[int]]] = []
+        self._versions: list[tuple[Names, int]] = []
 
     # --- What it is of ---
 
@@ -215,25 +215,25 @@ class State:
         self._left_out.clear()
         return None
 
-    def was_for_nothing(self, watch: Watch) -> None:
-        """A look has found no difference: what changes all the time is left out.
+    def was_for_nothing(self) -> None:
+        """A look has found no difference: what is written all the time is compared.
 
-        Of dictionaries of which a part counts, the rest of two looks is compared; ever
-        more rarely, as that takes longer than a look.
+        Of dictionaries whose names count, those are found that were written between two
+        looks; ever more rarely, as that takes longer than a look.
         """
         self._for_nothing += 1
         count = self._for_nothing
         if count & (count + 1) == 0:
-            self._rest = [
-                (each, each.rest()) for each in self._holders if isinstance(each, Names)
-            ]
+            holders = [each for each in self._holders if isinstance(each, Names)]
+            now = versions([each.of for each in holders])
+            self._versions = list(zip(holders, now, strict=True))
         elif count & (count - 1) == 0:
-            others = [of for of, before in self._rest if of.rest() != before]
-            # What calls set may be at each look what it was at the one before.
-            for holder in others or [of for of, _ in self._rest if of.apart]:
-                watch.leave(holder.of)
-                self._plan = None
-            self._rest = []
+            now = versions([each.of for each, _ in self._versions])
+            for (holder, before), version in zip(self._versions, now, strict=True):
+                if version != before:
+                    leave(holder.of)
+                    self._plan = None
+            self._versions = []
 
     def leave_out(self) -> set[tuple[int, str]]:
         """What packages keep for themselves, and a call has changed: a counter, say.

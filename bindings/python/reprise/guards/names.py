@@ -203,17 +203,6 @@ class Names(Holder):
                     return f"{self.name}.order"
         return None
 
-    def rest(self) -> list[int]:
-        """Ids of what does not count."""
-        present, apart = self.present, self.apart
-        if self.keys is None and not (self.left_out or apart):
-            return []
-        return [
-            id(value)
-            for key, value in [*dict.items(self.of)]
-            if key not in present or key in apart
-        ]
-
     @property
     def reads_all(self) -> bool:
         """All keys count, whoever names them."""

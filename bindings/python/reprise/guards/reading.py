@@ -121,7 +121,7 @@ class Reading:
                     state = self._new_state()
                 if self.at is not None and self.at[0] is state:
                     if not (self._pardoned and threading.active_count() == 1):
-                        state.was_for_nothing(self.watch)
+                        state.was_for_nothing()
                     self._pardoned = False
                 else:
                     state.worth += 1

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import functools
 import sys
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from reprise import _native
 from reprise.guards import classes
@@ -79,6 +80,26 @@ def _word_of_bases(kind: type) -> list[int]:
         return []
 
 
+@functools.cache
+def _watcher() -> ctypes.c_int:
+    """The interpreter's, from 3.12 on: it counts changes of dictionaries."""
+    callback = ctypes.c_void_p(_native._ops().dict_watcher())
+    return ctypes.c_int(ctypes.pythonapi.PyDict_AddWatcher(callback))
+
+
+def _words_of_dicts(dicts: list[dict[Any, Any]]) -> list[int]:
+    """Addresses of words that change with each of them; from 3.12 on, if it is watched."""
+    if sys.version_info < (3, 12):
+        return [id(each) + _DICT_VERSION for each in dicts]
+    words: list[int] = _native._ops().dict_words(list(map(id, dicts)))
+    return words
+
+
+def versions(dicts: list[dict[Any, Any]]) -> list[int]:
+    """Of watched ones: numbers that change with each write, by whatever value."""
+    return [ctypes.c_uint64.from_address(word).value for word in _words_of_dicts(dicts)]
+
+
 # Dictionaries that change where nobody reads: their keys are compared. By id: another one
 # in the place of one that has gone is compared, too.
 _noisy: dict[int, None] = {}
@@ -91,12 +112,8 @@ class Watch:
     factories that are others, and of objects whose class or dictionary is another one.
     """
 
-    _watchers: ClassVar[dict[bool, int]] = {}  # of the interpreter's, from 3.12 on
-
-    def __init__(self, *, given: bool = False) -> None:
-        """`given`: of objects among arguments."""
+    def __init__(self) -> None:
         self.handle = 0
-        self._is_given = given
         self._armed: list[Any] = []
         self._end: Callable[[], Any] | None = None
 
@@ -108,34 +125,18 @@ class Watch:
         if watched is self._armed:
             self.anew()
             return
-        words = list(words)
         dicts = [each for each in watched if issubclass(type(each), dict)]
-        if sys.version_info < (3, 12):
-            words += [id(each) + _DICT_VERSION for each in dicts]
-        else:
-            watch = self._interpreter("PyDict_Watch")
+        if sys.version_info >= (3, 12):
+            watcher = _watcher()
             for each in dicts:
-                watch(each)
-            words.append(ops.dict_changes(self._is_given))
+                ctypes.pythonapi.PyDict_Watch(watcher, ctypes.py_object(each))
         self._armed = watched
-        self._take(ops.watch_words(words))
+        self._take(ops.watch_words(list(dict.fromkeys(words + _words_of_dicts(dicts)))))
 
     def anew(self) -> None:
         """The same as they are now."""
         if _LAYOUT is not None:
             self._take(_native._ops().watch_anew(self.handle))
-
-    def leave(self, of: dict[Any, Any]) -> None:
-        """A dictionary whose keys are compared from now on, by whoever has it."""
-        while len(_noisy) >= _MOST_NOISY:
-            del _noisy[next(iter(_noisy))]
-        _noisy[id(of)] = None
-        if _LAYOUT is not None and sys.version_info >= (3, 12):
-            self._interpreter("PyDict_Unwatch")(of)
-            # Others that have it watched look again, and find that it is left.
-            scratch: dict[int, int] = {}
-            self._interpreter("PyDict_Watch")(scratch)
-            scratch[0] = 0
 
     def _take(self, handle: int) -> None:
         """Who still has the one before is told that something changed."""
@@ -144,16 +145,12 @@ class Watch:
         self.handle = handle
         self._end = weakref.finalize(self, _native._ops().unwatch_words, handle)
 
-    def _interpreter(self, function: str) -> Callable[[dict[Any, Any]], None]:
-        api = ctypes.pythonapi
-        known = self._watchers.get(self._is_given)
-        if known is None:
-            callback = ctypes.c_void_p(_native._ops().dict_watcher(self._is_given))
-            known = self._watchers.setdefault(
-                self._is_given, api.PyDict_AddWatcher(callback)
-            )
-        watcher = ctypes.c_int(known)
-        return lambda each: getattr(api, function)(watcher, ctypes.py_object(each))
+
+def leave(of: dict[Any, Any]) -> None:
+    """Compare its keys from now on, in plans that are made: it changes all the time."""
+    while len(_noisy) >= _MOST_NOISY:
+        del _noisy[next(iter(_noisy))]
+    _noisy[id(of)] = None
 
 
 def _is_noisy(holder: Holder) -> bool:
