@@ -911,11 +911,7 @@ def test_cupti_held_by_another_tool() -> None:
     """Nothing can be recorded then, and everything runs as without Reprise."""
     _python(
         f"""
-        import glob, os
-        root = os.path.dirname(os.path.dirname(torch.__file__))
-        paths = glob.glob(root + "/nvidia/cu13/lib/libcupti.so*") + glob.glob(
-            root + "/nvidia/cuda_cupti/lib/libcupti.so*")
-        cupti = ctypes.CDLL(paths[0])
+        cupti = ctypes.CDLL("libcupti.so.13")  # which torch has loaded
         callback = ctypes.CFUNCTYPE(
             None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p
         )(lambda *_: None)

@@ -93,10 +93,17 @@ def fill_free_memory(device: str, pattern: int) -> None:
     del held
 
 
+def _reserved() -> int:
+    """torch.cuda.memory_reserved, which formats all other statistics: 2 ms in torch 2.15."""
+    statistics: Any = torch.cuda.memory_stats_as_nested_dict()
+    reserved: int = statistics["reserved_bytes"]["all"]["current"]
+    return reserved
+
+
 def _free_blocks() -> Iterator[int]:
     """Sizes of what the allocator would give out; one that fits exactly is taken first."""
     stream = torch.cuda.current_stream().cuda_stream
-    reserved = torch.cuda.memory_reserved()
+    reserved = _reserved()
     left = _MOST_FILLED
     for segment in torch.cuda.memory_snapshot():
         if tuple(segment["segment_pool_id"]) != (0, 0) or segment["stream"] != stream:
@@ -104,7 +111,7 @@ def _free_blocks() -> Iterator[int]:
         # Larger requests than a MiB come out of segments of their own kind.
         most = 1 << 20 if segment["segment_type"] == "small" else 1 << 26
         for block in segment["blocks"]:
-            if block["state"] != "inactive" or torch.cuda.memory_reserved() > reserved:
+            if block["state"] != "inactive" or _reserved() > reserved:
                 continue
             size = min(block["size"], left)
             left -= size
