@@ -33,19 +33,10 @@ from reprise.guards.places import (
 from reprise.guards.tokens import MISSING, TensorRef, Token, is_simple, same
 
 _DICTS = classes.ids_of(dict, collections.OrderedDict, collections.defaultdict)
+_PLAIN = (object, types.ModuleType, types.SimpleNamespace)
 # Of classes that set attributes, and read them, in the ordinary way.
-_SETTERS = classes.ids_of(
-    *(
-        vars(kind)["__setattr__"]
-        for kind in (object, torch.nn.Module, types.ModuleType, types.SimpleNamespace)
-    )
-)
-_GETTERS = classes.ids_of(
-    *(
-        vars(kind)["__getattribute__"]
-        for kind in (object, types.ModuleType, types.SimpleNamespace)
-    )
-)
+_SETTERS = {id(each.__setattr__) for each in (*_PLAIN, torch.nn.Module)}
+_GETTERS = {id(each.__getattribute__) for each in _PLAIN}
 
 _LENGTH = "set items of a list or dictionary whose length stays, or return what it adds"
 _CONTAINER = "let it hold plain tensors, or constants, under texts or integers"
