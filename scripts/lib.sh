@@ -172,6 +172,19 @@ prepare() {
   make_environment
 }
 
+# The first 3.MINOR that there is, or nothing.
+find_python() {
+  local python
+  for python in "$(command -v "python3.$1")" \
+                "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3."$1".*/bin/python3; do
+    # One of pyenv's that is not chosen is there and does not run.
+    if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+}
+
 # --- building -------------------------------------------------------------------
 
 # How many commands run at once. (nproc alone would go by OMP_NUM_THREADS.)

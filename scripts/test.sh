@@ -44,6 +44,9 @@ ctest --preset tsan -j "$jobs"
 stage "recipes"
 env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_recipes.sh
 
-# Python's tests with the newest torch that there is a library for.
+# Python's tests with the newest torch that there is a library for; and with a Python that
+# watches dictionaries (from 3.12 on), if there is one.
 stage "torch 2.15"
-env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_torch.sh 2.15 --python
+python=$(find_python 12)
+env -u PYTHONPATH -u REPRISE_LIBRARY PATH="${python:+$(dirname "$python"):}$PATH" \
+  scripts/test_torch.sh 2.15 --python

@@ -9,19 +9,6 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$REPRISE_ROOT"
 
-# The first 3.MINOR that there is, or nothing.
-find_python() {
-  local python
-  for python in "$(command -v "python3.$1")" \
-                "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3."$1".*/bin/python3; do
-    # One of pyenv's that is not chosen is there and does not run.
-    if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-      echo "$python"
-      return
-    fi
-  done
-}
-
 pythons=("$@")
 if [ $# -eq 0 ]; then
   for minor in 10 11 12 13 14; do

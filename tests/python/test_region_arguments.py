@@ -889,3 +889,37 @@ def test_a_proxy_is_no_iterator(device: str) -> None:
         x = torch.randn(3, 4).to(device)
         assert_same_bits(fast(weakref.proxy(net), x), net(x))
     assert any("give what it stands for" in each for each in fast.explain().reasons)
+
+
+@pytest.mark.parametrize("depth", [80, 120, 900])
+def test_deep_containers(device: str, depth: int) -> None:
+    """However deep the interpreter could follow them; deeper ones run the callable."""
+
+    def nested(inner: Any) -> Any:
+        for number in range(depth):
+            inner = (inner,) if number % 3 else [inner]
+        return inner
+
+    def takes(given: Any, x: torch.Tensor) -> torch.Tensor:
+        while not isinstance(given, torch.Tensor):
+            (given,) = given
+        return x + given
+
+    def returns(_: Any, x: torch.Tensor) -> Any:
+        return nested(x * 2)
+
+    for fn in (takes, returns):
+        fast: Any = reprise.region(fn)
+        for _ in range(CALLS):
+            x, given = torch.randn(3).to(device), torch.randn(3).to(device)
+            found, wanted = fast(nested(given), x), fn(nested(given), x)
+            for _ in range(depth if fn is returns else 0):
+                assert type(found) is type(wanted)
+                (found,), (wanted,) = found, wanted
+            assert_same_bits(found, wanted)
+        report = fast.explain()
+        if depth < 100:
+            assert report.replayed >= 2, str(report)
+        else:
+            assert report.replayed == 0, str(report)
+            assert any("deep" in each for each in report.reasons), str(report)

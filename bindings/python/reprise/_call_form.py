@@ -60,7 +60,7 @@ def taken_apart(
     except TypeError as unknown:
         why = f"an argument holds {unknown}"
     except RecursionError:
-        why = "an argument is too deep, or holds itself"
+        why = f"an argument is more than {tree.MOST_DEEP} deep, or holds itself"
     # Not while the error is handled: it would be the context of others.
     return None, parts, why
 

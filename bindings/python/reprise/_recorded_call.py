@@ -217,7 +217,8 @@ class RecordedCall:
             does = _results.RETURNS_OR_PUTS if self.sets_arguments else "returns"
             raise Refusal(f"it {does} {unknown}") from None
         except RecursionError:
-            raise Refusal("it returns, or keeps, what is too deep") from None
+            deep = f"more than {tree.MOST_DEEP} deep"
+            raise Refusal(f"it returns, or keeps, what is {deep}") from None
         self.outputs = given_back.tensors
         why = _results.why_not_made(self.outputs, self._own, self._attributes)
         if why is not None:

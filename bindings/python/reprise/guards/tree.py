@@ -51,6 +51,10 @@ _CALLS = (
     "a dict)"
 )
 
+# Forms are compared by the interpreter's own recursion, which ends somewhere, and where
+# depends on its version and on how deep the program is.
+MOST_DEEP = 100
+
 
 class Foreign(TypeError):
     """Something among them is of a type that nobody knows how to take apart.
@@ -63,8 +67,8 @@ class Parts:
     """What a value was taken apart into, in order."""
 
     __slots__ = (
-        *("args", "containers", "kinds", "known", "kwargs", "leading", "numbers"),
-        *("objects", "tensors", "varies"),
+        *("args", "containers", "depth", "kinds", "known", "kwargs", "leading"),
+        *("numbers", "objects", "tensors", "varies"),
     )
 
     makes = False  # objects anew, in results; see `layouts`
@@ -86,6 +90,7 @@ class Parts:
         self.containers: Containers | None = (
             known.containers if known is not None else None
         )
+        self.depth = 0  # of what is being taken apart
         # What the call was given, for results that are parts of it.
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
@@ -99,7 +104,10 @@ class Made(Parts):
 
 
 def flatten(value: Any, parts: Parts) -> Form:
-    """The form of `value`; what it holds is added to `parts`. Raises Foreign."""
+    """The form of `value`; what it holds is added to `parts`.
+
+    Raises Foreign; and RecursionError if it is more than MOST_DEEP deep, or holds itself.
+    """
     kind = type(value)
     if kind in _TENSORS:
         parts.tensors.append(value)
@@ -114,12 +122,12 @@ def flatten(value: Any, parts: Parts) -> Form:
     if kind is float:
         return kind, bits_of(value)
     if kind is tuple:
-        return kind, tuple([flatten(each, parts) for each in value])
+        return kind, _all(value, parts)
     containers = parts.containers
     if containers is not None and (known := containers.find(value)) is not None:
         return kind, AT, known
     if kind is list:
-        return kind, tuple([flatten(each, parts) for each in value])
+        return kind, _all(value, parts)
     return flatten_inside(kind, value, parts)
 
 
@@ -314,7 +322,12 @@ def _key(key: Any, parts: Parts) -> Any:
 
 
 def _all(values: Any, parts: Parts) -> tuple[Form, ...]:
-    return tuple([flatten(each, parts) for each in values])
+    parts.depth += 1
+    if parts.depth > MOST_DEEP:
+        raise RecursionError(f"it is more than {MOST_DEEP} deep")
+    forms = tuple([flatten(each, parts) for each in values])
+    parts.depth -= 1
+    return forms
 
 
 class Context:
