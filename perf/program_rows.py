@@ -12,13 +12,13 @@ import random
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import children
 import models
 import progress
 import user_programs
-from program_runs import WAYS
 
 RUNS = pathlib.Path(__file__).with_name("program_runs.py")
 DIFFERING = 5  # names that a record has of what differs
@@ -65,10 +65,10 @@ class Way(children.Child):
 class Row:
     """A program: its ways are run in turn; one that fails says why."""
 
-    def __init__(self, program: str, options: list[str]) -> None:
+    def __init__(self, program: str, ways: Sequence[str], options: list[str]) -> None:
         self.program = program
-        self._ways = {way: Way(way, program, options) for way in WAYS}
-        self._found: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
+        self._ways = {way: Way(way, program, options) for way in ways}
+        self._found: dict[str, dict[str, Any]] = {way: {} for way in ways}
         self._failed: dict[str, str] = {}
 
     def __enter__(self) -> Row:
@@ -118,13 +118,13 @@ class Row:
         self._each(ends, "report")
         progress.stage("bits")
         self._each(ends, "bits", passes=arguments.passes)
-        return [self._record(way, times) | where for way in WAYS]
+        return [self._record(way, times) | where for way in self._ways]
 
     def _rounds(
         self, arguments: argparse.Namespace, ends: float
     ) -> dict[str, list[dict[str, float]]]:
         """Times of each round, of ways that answered in all."""
-        times: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+        times: dict[str, list[dict[str, float]]] = {way: [] for way in self._ways}
         for index in range(arguments.rounds):
             progress.stage(f"round {index + 1} of {arguments.rounds}")
             order = self._left()

@@ -46,7 +46,8 @@ OURS: dict[str, dict[str, Any]] = {
     "always": {"policy": "always"},
     "region": {},
 }
-WAYS = ("eager", "control", *OURS)
+EAGERS = ("eager", "control")
+WAYS = (*EAGERS, *OURS)
 WARM_PASSES = 2
 LEAST = 2  # passes of a block
 WAITED = 12  # passes after which bits do not wait for builds any more

@@ -6,22 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-OURS = ("default", "always")
-HEAD = (
-    "program",
-    "eager us",
-    "first second",
-    "",
-    "a pass",
-    "",
-    "back to back",
-    "",
-    "bits",
-    "",
-    "followed",
-    "",
-    "first replay",
-    "",
+OURS = ("default", "always", "region")
+COLUMNS = (
+    *("first second", "a pass", "back to back"),
+    *("bits", "followed", "first replay"),
 )
 RATIOS = ("first_second_ratio", "ratio", "back_to_back_ratio")
 
@@ -45,24 +33,39 @@ def said_of_bits(record: dict[str, Any]) -> str:
     return same if record["bits_replays"] else f"{same}, no replay"
 
 
-def row(program: str, ways: dict[str, dict[str, Any]]) -> list[str]:
-    """The cells of a program that was measured."""
+def row(program: str, ways: dict[str, dict[str, Any]], shown: list[str]) -> list[str]:
+    """The cells of a program that was measured: of each column, one for each way."""
+    found = [ways.get(way, {}) for way in shown]
     cells = [program, f"{ways['eager']['pass_us']:.0f}"]
-    found = [ways[way] for way in OURS]
     for key in RATIOS:
         cells += [number(record.get(key)) for record in found]
-    if any("error" in record for record in found):
-        return [*cells, *("error" if "error" in record else "" for record in found)]
-    cells += [said_of_bits(record) for record in found]
-    cells += [f"{100 * record['followed']:.0f} %" for record in found]
-    firsts = [record["first_replay_pass"] for record in found]
-    return cells + ["-" if first is None else str(first) for first in firsts]
+    whole = ["bits" in record for record in found]
+    for say in (said_of_bits, followed, first_replay):
+        cells += [
+            say(record) if is_whole else "error" if "error" in record else ""
+            for record, is_whole in zip(found, whole, strict=True)
+        ]
+    return cells
+
+
+def followed(record: dict[str, Any]) -> str:
+    """The share of operators whose results came from replays; of calls, by a region."""
+    if calls := record.get("calls"):
+        return f"{100 * record['calls_replayed'] / calls:.0f} %"
+    return f"{100 * record['followed']:.0f} %"
+
+
+def first_replay(record: dict[str, Any]) -> str:
+    """The pass of the first replay."""
+    first = record["first_replay_pass"]
+    return "-" if first is None else str(first)
 
 
 def aligned(rows: list[list[str]]) -> str:
     """Columns, as wide as they must be."""
-    full = [cells + [""] * (len(HEAD) - len(cells)) for cells in rows]
-    wide = [max(len(cells[i]) for cells in full) for i in range(len(HEAD))]
+    width = max(map(len, rows))
+    full = [cells + [""] * (width - len(cells)) for cells in rows]
+    wide = [max(len(cells[i]) for cells in full) for i in range(width)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(cells, wide, strict=True))
         for cells in full
@@ -73,22 +76,25 @@ def aligned(rows: list[list[str]]) -> str:
 def table(records: list[dict[str, Any]]) -> str:
     """A line a program, geometric means, and what went wrong.
 
-    Of two columns under one heading the first is of the way ``default``, the second of
-    ``always``. A ratio is that of eager's time: above 1, Reprise is faster.
+    Under a heading is a column for each way, in the order of OURS. A ratio is that of
+    eager's time: above 1, Reprise is faster.
     """
     programs: dict[str, dict[str, dict[str, Any]]] = {}
     for record in records:
         programs.setdefault(record["program"], {})[record.get("mode", "")] = record
-    rows = [list(HEAD), ["", "", *OURS * 6]]
+    shown = [way for way in OURS if any(way in ways for ways in programs.values())]
+    heads = [each for head in COLUMNS for each in (head, *[""] * (len(shown) - 1))]
+    rows = [["program", "eager us", *heads], ["", "", *shown * len(COLUMNS)]]
     measured = []
     for program, ways in programs.items():
         if "pass_us" in ways.get("eager", {}):
-            rows.append(row(program, ways))
+            rows.append(row(program, ways, shown))
             measured.append(ways)
     means = ["geometric mean", ""]
     for key in RATIOS:
-        for way in OURS:
-            means.append(number(mean(w[way][key] for w in measured if key in w[way])))
+        for way in shown:
+            found = [ways.get(way, {}) for ways in measured]
+            means.append(number(mean(each[key] for each in found if key in each)))
     lines = [aligned([*rows, means])]
     for record in records:
         if "error" in record:

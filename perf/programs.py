@@ -47,7 +47,7 @@ Writes one JSON object a program and way:
 - error: why there are no numbers, also where a library is missing;
 - line, size, policy, gpu, driver, torch, commit, dirty, command.
 
-Programs of which the record has all ways of this commit are left out: an interrupted
+Programs of which the record has these ways (``--ways``) of this commit are left out: an interrupted
 run goes on. With ``--host`` all is run on the host executor, which shows correctness and
 not speed. The file that ``--record`` writes is described in user_programs/stream.py, and
 the one that ``--regions`` writes in program_regions.py.
@@ -71,7 +71,7 @@ import program_tables
 import progress
 import user_programs
 from program_rows import Row
-from program_runs import WAYS
+from program_runs import EAGERS, OURS
 from user_programs import stream
 
 CORES_TO_PREPARE = 8
@@ -105,7 +105,8 @@ def measure(names: list[str], arguments: argparse.Namespace) -> list[dict[str, A
     known = read(arguments.output, arguments.commit)
     known = [r for r in known if "error" not in r and r["size"] == arguments.size]
     modes = {(record["program"], record["mode"]) for record in known}
-    todo = [n for n in names if not all((n, way) in modes for way in WAYS)]
+    ways = (*EAGERS, *arguments.ways)
+    todo = [n for n in names if not all((n, way) in modes for way in ways)]
     prepares = (os.cpu_count() or 1) >= CORES_TO_PREPARE
     records = [record for record in known if record["program"] in names]
     with contextlib.ExitStack() as stack:
@@ -119,7 +120,7 @@ def measure(names: list[str], arguments: argparse.Namespace) -> list[dict[str, A
                 return None
             name = todo[index]
             if name not in rows:
-                rows[name] = stack.enter_context(Row(name, options))
+                rows[name] = stack.enter_context(Row(name, ways, options))
             return rows[name]
 
         for index, name in enumerate(todo):
@@ -174,6 +175,9 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     every = list(user_programs.ALL)
     parser.add_argument("--programs", nargs="+", metavar="NAME", default=every)
+    parser.add_argument(
+        "--ways", nargs="+", choices=list(OURS), default=list(OURS), help="beside eager"
+    )
     parser.add_argument("--list", action="store_true", help="a line for each program")
     parser.add_argument("--size", choices=("small", "full"), default="full")
     parser.add_argument("--host", action="store_true", help="on the host executor")
