@@ -1108,7 +1108,7 @@ def fn(x):
     ("held", "reason"),
     [
         ("iter([2.0] * 5 + [3.0] * 50)", "an iterator"),
-        ("threading.local()", "each thread has its own"),
+        ("Own()", "each thread has its own"),
         ("collections.deque([2.0])", "a deque"),
     ],
 )
@@ -1118,6 +1118,7 @@ def test_what_forward_closes_over_is_refused(
     """As what any other function of the program's does."""
     source = f"""
 import collections, threading, torch
+class Own(threading.local): scale = 2.0
 def made(held):
     class Net(torch.nn.Module):
         def forward(self, x): return (x * 2, held)[0]
@@ -1138,8 +1139,8 @@ def test_what_a_package_and_the_program_lead_to(modules: Modules) -> None:
     """Of what each thread has of its own, whoever comes first."""
     source = """
 import threading, torch
-held = threading.local()
-held.scale = 2.0
+class Own(threading.local): scale = 2.0
+held = Own()
 net = torch.nn.Sequential(torch.nn.Identity())
 net.extra = held
 def deep(): return held.scale
@@ -1153,6 +1154,96 @@ def fn(x): return net(x) * inner()
         program.held.scale = 2.0 if call < CALLS else 3.0
         assert_same_bits(fast(x), x * program.held.scale)
     assert "each thread has its own" in str(fast.explain())
+
+
+OF_A_THREAD = """
+import threading, torch
+held = threading.local()
+other = {"on": True}
+def begin(scale): held.scale, held.flags = scale, {"on": True, "kinds": [1, 2]}
+def fn(x):
+    y = x * held.scale if held.flags["on"] else x - len(held.flags["kinds"])
+    return y + 1 if held.flags is other else y
+def returns(x): return x * 2, held.flags
+def counts(x):
+    held.calls = getattr(held, "calls", 0) + 1
+    return x * held.calls
+"""
+
+
+@torch.no_grad()
+def test_what_each_thread_has_of_its_own(modules: Modules) -> None:
+    program = modules("program", OF_A_THREAD)
+    fast: Any = reprise.region(program.fn)
+    x = torch.rand(4)
+    found: list[int] = []
+
+    def work(scale: float) -> None:
+        program.begin(scale)
+        changes = [
+            lambda: None,
+            lambda: setattr(program.held, "scale", scale + 1),
+            lambda: program.held.flags["kinds"].append(3),
+            lambda: program.held.flags.update(on=False),
+            lambda: program.held.flags["kinds"].append(3),
+            lambda: setattr(
+                program.held, "flags", program.other
+            ),  # an equal one, or not
+            lambda: setattr(program.held, "flags", dict(program.other)),
+        ]
+        for change in changes:
+            change()
+            before = fast.explain().replayed
+            for _ in range(CALLS):
+                assert_same_bits(fast(x), program.fn(x))
+            found.append(fast.explain().replayed - before)
+
+    work(2.0)
+    threads = [threading.Thread(target=work, args=(scale,)) for scale in (2.0, 5.0)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    assert len(found) == 21 and min(found) > 0, str(fast.explain())
+    work(2.0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("returns", "it returns a container that something else holds"),
+        ("counts", "held, of which each thread has its own"),
+    ],
+)
+def test_what_is_done_with_it_is_refused(
+    name: str, reason: str, modules: Modules
+) -> None:
+    program, twin = modules("program", OF_A_THREAD), modules("twin", OF_A_THREAD)
+    fast: Any = reprise.region(getattr(program, name))
+    x = torch.rand(4)
+    for each in (program, twin):
+        each.begin(2.0)
+    for _ in range(CALLS):
+        results = fast(x), getattr(twin, name)(x)
+        if name == "returns":
+            assert results[0][1] is program.held.flags
+            results = results[0][0], results[1][0]
+        assert_same_bits(*results)
+    assert fast.explain().replayed == 0
+    assert reason in str(fast.explain())
+
+
+@torch.no_grad()
+def test_objects_that_a_thread_has_are_refused(modules: Modules) -> None:
+    program = modules("program", OF_A_THREAD)
+    program.begin(torch.tensor(2.0))
+    fast: Any = reprise.region(program.fn)
+    x = torch.rand(4)
+    for call in range(CALLS):
+        program.held.scale.fill_(float(call))
+        assert_same_bits(fast(x), program.fn(x))
+    assert fast.explain().replayed == 0
+    assert "which holds more than constants" in str(fast.explain())
 
 
 @torch.no_grad()

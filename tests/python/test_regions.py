@@ -1237,11 +1237,12 @@ def test_broken_promise_is_found_by_a_sample(
     device: str, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     lies = {"factor": 2.0, "turn": False, "shift": torch.ones(16, device=device)}
-    box = ctypes.py_object(lies)  # nobody looks into it
+    address = id(lies)  # nobody looks there
 
     def fn(x: torch.Tensor) -> torch.Tensor:
-        y = x * box.value["factor"] + box.value["shift"]
-        return y.relu() if box.value["turn"] else y
+        held = ctypes.cast(address, ctypes.py_object).value
+        y = x * held["factor"] + held["shift"]
+        return y.relu() if held["turn"] else y
 
     fast = reprise.region(fn)
     check_calls(fast, fn, lambda: (batch(device),))

@@ -13,6 +13,7 @@ import contextvars
 import datetime
 import gc
 import io
+import multiprocessing.context
 import os
 import random
 import sys
@@ -20,8 +21,18 @@ import threading
 import time
 import types
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from reprise._compared_values import (
+    Value,
+    holds_objects,
+    of_context,
+    of_environment,
+    of_thread_local,
+    the_environment,
+    the_folder,
+    the_thread,
+)
 from reprise._frames import Owner, caller_of, owner_of, place_of
 from reprise.guards import classes
 
@@ -88,45 +99,6 @@ _QUEUES = frozenset({"queue", "_queue", "multiprocessing"})
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
-class Value(NamedTuple):
-    """Something from outside that is compared by value, in each call."""
-
-    name: str  # for people
-    read: Callable[[], Hashable]
-
-
-def _of_environment(key: str) -> Value:
-    return Value(f"environment variable {key!r}", lambda: os.environ.get(key))
-
-
-def _folder() -> Value:
-    def read() -> str | None:
-        try:
-            return os.getcwd()
-        except OSError:  # it has gone
-            return None
-
-    return Value("the working directory", read)
-
-
-def _thread() -> Value:
-    def read() -> Hashable:
-        thread = threading.current_thread()
-        return id(thread), thread.ident, thread.name, thread.daemon
-
-    return Value("which thread calls", read)
-
-
-def _whole_environment() -> Value:
-    read: Callable[[], Hashable] = lambda: tuple(os.environ.items())  # noqa: E731
-    return Value("the environment", read)
-
-
-def _of_context(variable: contextvars.ContextVar[Any]) -> Value:
-    missing: Any = ...
-    return Value(f"context variable {variable.name!r}", lambda: variable.get(missing))
-
-
 # --- Random generators ---
 
 
@@ -189,6 +161,11 @@ def _global_generators() -> Iterator[tuple[str, Any]]:
 def unguarded(values: Iterable[tuple[str, Any]]) -> str | None:
     """Return why one of these (an iterator) cannot be looked at. None: all of them can."""
     for name, value in values:
+        if type(value) is threading.local and holds_objects(value):
+            return (
+                f"it leads to {name}, of which each thread has its own, and which holds "
+                f"more than constants ({_GIVE})"
+            )
         kind = _kind_of_unguarded(value)
         if kind is not None:
             return (
@@ -209,7 +186,8 @@ def _kind_of_unguarded(value: Any) -> str | None:
         return f"a {name}"
     if kind is contextvars.Context:
         return "a context"
-    if classes.root_of(kind) in _QUEUES:
+    makes_queues = issubclass(kind, multiprocessing.context.BaseContext)
+    if classes.root_of(kind) in _QUEUES and not makes_queues:
         return f"a {name}"
     # A class of the program's keeps where it is in attributes, which are looked at.
     step = classes.found_in(kind, "__next__")
@@ -239,7 +217,12 @@ class HiddenState:
         self.place = ""
         self.values: dict[str, Value] = {}  # that were read, and can be guarded
         self._generators: dict[int, _Generator] = {}
+        self._of_threads: list[tuple[str, Value, Hashable]] = []
         for name, each in (*_global_generators(), *values):
+            if type(each) is threading.local:
+                value = of_thread_local(name, each)
+                self.values[value.name] = value
+                self._of_threads.append((name, value, value.read()))
             state = None if each is None else _state_of(each)
             if state is not None and id(each) not in self._generators:
                 self._generators[id(each)] = _Generator(name, each, state)
@@ -288,7 +271,7 @@ class HiddenState:
         elif function in _ENTROPY and (asking := caller_of(frame)) is not None:
             self.note(f"it asks the system for random numbers, by {name}()", asking)
         elif function in _FOLDERS and caller_of(frame) is not None:
-            self.values[_folder().name] = _folder()
+            self.values[the_folder().name] = the_folder()
         elif function in _COMPARED and caller_of(frame) is not None:
             value = Value(f"what {name}() returns", function)
             self.values[value.name] = value
@@ -296,7 +279,7 @@ class HiddenState:
     def _read_context(
         self, frame: types.FrameType, variable: contextvars.ContextVar[Any]
     ) -> None:
-        value = _of_context(variable)
+        value = of_context(variable)
         try:
             held = variable.get()
         except LookupError:  # the program gives what it gets then
@@ -317,7 +300,7 @@ class HiddenState:
             if (asking := caller_of(frame.f_back)) is None:
                 return
             if code is _WHICH_THREAD:
-                self.values[_thread().name] = _thread()
+                self.values[the_thread().name] = the_thread()
             else:
                 self.note(f"it asks which threads there are ({_GIVE})", asking)
             return
@@ -327,12 +310,12 @@ class HiddenState:
         if name in _CHANGES_ENVIRONMENT:
             self.note("it changes an environment variable", asking)
         elif name in _WHOLE_ENVIRONMENT:
-            whole = _whole_environment()
+            whole = the_environment()
             self.values[whole.name] = whole
         elif name == "__getitem__":
             key = frame.f_locals["key"]
             if isinstance(key, (str, bytes)):  # else it is an error
-                value = _of_environment(os.fsdecode(key))
+                value = of_environment(os.fsdecode(key))
                 self.values[value.name] = value
 
     def look_at_suspects(self, frame: types.FrameType) -> None:
@@ -356,6 +339,12 @@ class HiddenState:
 
     def end(self) -> frozenset[str]:
         """Return the generators that have moved, by name. Called after the call."""
+        for name, value, before in self._of_threads:
+            if not self.reason and value.read() != before:
+                self.reason = (
+                    f"it changes {name}, of which each thread has its own (let what "
+                    "changes it run in each call, by @reprise.eager, or outside)"
+                )
         moved = [each for each in self._generators.values() if each.moved()]
         for each in moved:
             if not self.reason:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reprise import _native
-from reprise._hidden_state import MOST_VALUES, Value
+from reprise._compared_values import Value
+from reprise._hidden_state import MOST_VALUES
 from reprise._region_standing import Standing
 from reprise._variants import Variants
 from reprise.nodes.differentiable import Differentiable

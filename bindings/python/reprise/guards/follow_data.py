@@ -271,7 +271,8 @@ class DataFollower:
             if more or (attributes is None and not slots and not holds):
                 raise Foreign(f"{name}, a {classes.name_of(kind)}")
         elif issubclass(kind, threading.local):
-            if domain is Domain.PACKAGE:
+            # One of no other class is compared by value, in each call.
+            if domain is Domain.PACKAGE or kind is threading.local:
                 return
             raise Refused(
                 f"it leads to {name}, of which each thread has its own (give the "
