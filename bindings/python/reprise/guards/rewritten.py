@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import operator
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,8 +36,10 @@ from reprise.guards.tokens import MISSING, TensorRef, Token, is_simple, same
 _DICTS = classes.ids_of(dict, collections.OrderedDict, collections.defaultdict)
 _PLAIN = (object, types.ModuleType, types.SimpleNamespace)
 # Of classes that set attributes, and read them, in the ordinary way.
-_SETTERS = {id(each.__setattr__) for each in (*_PLAIN, torch.nn.Module)}
-_GETTERS = {id(each.__getattribute__) for each in _PLAIN}
+_SETTERS = frozenset(
+    map(id, map(operator.attrgetter("__setattr__"), (*_PLAIN, torch.nn.Module)))
+)
+_GETTERS = frozenset(map(id, map(operator.attrgetter("__getattribute__"), _PLAIN)))
 
 _LENGTH = "set items of a list or dictionary whose length stays, or return what it adds"
 _CONTAINER = "let it hold plain tensors, or constants, under texts or integers"
