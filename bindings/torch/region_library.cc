@@ -259,8 +259,9 @@ void AbandonRegion(int64_t name, int64_t owner) {
   if (const auto region = Regions().Find(name)) region->Abandon(owner);
 }
 
-int64_t WatchWords(const std::vector<int64_t>& addresses) {
-  return WordWatches().Add(std::make_shared<WordWatch>(addresses));
+int64_t WatchWords(const std::vector<int64_t>& words,
+                   const std::vector<int64_t>& dict_words) {
+  return WordWatches().Add(std::make_shared<WordWatch>(words, dict_words));
 }
 // 0: there is no such watch.
 int64_t WatchAnew(int64_t name) {
@@ -375,7 +376,8 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
 // What regions look at in each call.
 TORCH_LIBRARY_FRAGMENT(reprise, library) {
   namespace b = reprise::bindings;
-  library.def("watch_words(int[] addresses) -> int", &b::WatchWords);
+  library.def("watch_words(int[] words, int[] dict_words) -> int",
+              &b::WatchWords);
   library.def("watch_anew(int watch) -> int", &b::WatchAnew);
   library.def("unwatch_words(int watch) -> ()", &b::UnwatchWords);
   library.def("dict_watcher() -> int", &b::WordWatch::DictWatcher);

@@ -14,8 +14,10 @@ namespace reprise::bindings {
 // a moment old.
 class WordWatch {
  public:
-  // Of these addresses; the words live as long as this.
-  explicit WordWatch(const std::vector<int64_t>& addresses);
+  // Of the words at these addresses, which live as long as this; and of those
+  // in which changes of dictionaries are counted (DictWord).
+  explicit WordWatch(const std::vector<int64_t>& words,
+                     const std::vector<int64_t>& dict_words = {});
 
   // Since it was made one has. It stays so, whoever asks: another one is made
   // behind it (Anew).
@@ -31,8 +33,24 @@ class WordWatch {
   static int64_t DictWord(int64_t dict);
 
  private:
-  std::vector<const uint64_t*> words_;
-  std::vector<uint64_t> seen_;
+  using Pointers = std::vector<const uint64_t*>;
+
+  // Words, and what they were when this was made.
+  struct Words {
+    explicit Words(Pointers of);
+    bool Changed() const;
+
+    Pointers words;
+    std::vector<uint64_t> seen;
+  };
+
+  WordWatch(Words words, const Pointers& dict_words);
+
+  Words words_;
+  // How many changes of any dictionary there had been before these were last
+  // found to be the same. Accessed by atomic builtins.
+  mutable uint64_t dict_changes_;
+  Words of_dicts_;
 };
 
 }  // namespace reprise::bindings

@@ -35,8 +35,8 @@ TEST(WordWatchTest, TellsEachWhoAsksOfAChange) {
 TEST(WordWatchTest, TellsOfWhatTheWatcherOfDictionariesWasTold) {
   std::array<char, 2> dicts = {};  // any two addresses
   const int64_t word = WordWatch::DictWord(AddressOf(dicts[0]));
-  WordWatch watch({word});
-  WordWatch other({word});
+  WordWatch watch({}, {word});
+  WordWatch other({}, {word});
   EXPECT_FALSE(watch.Changed());
   const auto watcher = reinterpret_cast<int (*)(int, void*, void*, void*)>(
       WordWatch::DictWatcher());
@@ -47,9 +47,13 @@ TEST(WordWatchTest, TellsOfWhatTheWatcherOfDictionariesWasTold) {
   EXPECT_TRUE(watch.Changed());
   EXPECT_FALSE(watch.Anew().Changed());
   EXPECT_TRUE(other.Changed());
-  WordWatch of_another({WordWatch::DictWord(AddressOf(dicts[1]))});
+  WordWatch of_another({}, {WordWatch::DictWord(AddressOf(dicts[1]))});
   EXPECT_EQ(watcher(0, &dicts[0], nullptr, nullptr), 0);
   EXPECT_FALSE(of_another.Changed());
+  EXPECT_EQ(watcher(0, &dicts[1], nullptr, nullptr), 0);
+  EXPECT_TRUE(of_another.Changed());
+  EXPECT_TRUE(of_another.Changed());
+  EXPECT_FALSE(of_another.Anew().Changed());
 }
 
 TEST(WordWatchTest, OfNothingTellsNothing) {

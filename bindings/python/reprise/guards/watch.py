@@ -126,12 +126,15 @@ class Watch:
             self.anew()
             return
         dicts = [each for each in watched if issubclass(type(each), dict)]
+        of_dicts = list(dict.fromkeys(_words_of_dicts(dicts)))
         if sys.version_info >= (3, 12):
             watcher = _watcher()
             for each in dicts:
                 ctypes.pythonapi.PyDict_Watch(watcher, ctypes.py_object(each))
+        else:
+            words, of_dicts = words + of_dicts, []
         self._armed = watched
-        self._take(ops.watch_words(list(dict.fromkeys(words + _words_of_dicts(dicts)))))
+        self._take(ops.watch_words(words, of_dicts))
 
     def anew(self) -> None:
         """The same as they are now."""
