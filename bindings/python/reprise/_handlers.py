@@ -80,7 +80,8 @@ def _entries(table: bytes) -> Iterator[tuple[int, int, int]]:
 
 @functools.lru_cache(maxsize=4096)
 def _handlers_of(code: types.CodeType) -> list[_Handler]:
-    entries = list(_entries(code.co_exceptiontable))
+    table = code.co_exceptiontable  # type: ignore[attr-defined]  # from 3.11 on
+    entries = list(_entries(table))
     steps = [(each.offset, each.opname) for each in dis.get_instructions(code)]
     index = {offset: number for number, (offset, _) in enumerate(steps)}
     first: dict[int, int] = {}

@@ -27,13 +27,15 @@ READ_ALL = frozenset(
         *("deepcopy", "getmembers", "getmembers_static"),
     }
 )
+# From Python 3.11 on.
+_getmembers_static = getattr(inspect, "getmembers_static", inspect.getmembers)
 # Likewise, whatever the program calls them; and what holds `copy`, a common name.
 _READERS = frozenset(
     map(
         id,
         (
             *(getattr, setattr, delattr, vars, inspect.getmembers, copy),
-            *(inspect.getmembers_static, inspect.getattr_static),
+            *(_getmembers_static, inspect.getattr_static),
             *(copy.copy, copy.deepcopy),
             *(dataclasses.asdict, dataclasses.astuple, dataclasses.replace),
         ),
