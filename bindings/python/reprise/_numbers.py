@@ -14,6 +14,7 @@ import torch
 
 from reprise._arithmetic import EXACT, Arithmetic, is_followed, reading, take_read
 from reprise._enums import NumberOp
+from reprise._summing import summing, tells_floats_apart
 from reprise.guards import classes, tree
 from reprise.guards.containers import Containers
 
@@ -228,6 +229,14 @@ for _name, _op, _swapped, _negated in (
     setattr(Number, _name, _method)
 
 
+def _plain(value: Any) -> Any:
+    """Return an ordinary float in place of a number, which is noted."""
+    if type(value) is not Number:
+        return value
+    value.notes.look_at(value.node)
+    return float.__float__(value)
+
+
 @contextlib.contextmanager
 def noted(
     args: tuple[Any, ...],
@@ -245,13 +254,14 @@ def noted(
     within containers count as looked at. If the code `computes`, all floats do. So do floats that the code stores: ordinary ones are in their places at the end.
     """
     index = 0
+    computes |= tells_floats_apart()
 
     def note(value: Any) -> Any:
         nonlocal index
         if type(value) is float:
             notes.computed[index] = computes
             index += 1
-            return Number.of(value, index - 1, notes)
+            return value if computes else Number.of(value, index - 1, notes)
         inside = tree.Parts()
         inside.containers = containers
         tree.flatten(value, inside)
@@ -260,7 +270,7 @@ def noted(
 
     noted_args = [note(each) for each in args]
     noted_kwargs = {key: note(each) for key, each in kwargs.items()}
-    replaced: list[tuple[dict[str, Any], str, float, Number]] = []
+    replaced: list[tuple[dict[str, Any], str, float, float]] = []
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             for key, value in group.items():
@@ -268,7 +278,10 @@ def noted(
                     replaced.append((group, key, value, note(value)))
     try:
         _set(replaced)
-        with reading(notes.read) if reads else contextlib.nullcontext():
+        with (
+            summing(_plain),
+            reading(notes.read) if reads else contextlib.nullcontext(),
+        ):
             yield noted_args, noted_kwargs
     finally:
         _put_back(replaced)
@@ -285,12 +298,12 @@ def noted(
 # Variables of these end with them: they would hold numbers that the code has not stored.
 
 
-def _set(replaced: list[tuple[dict[str, Any], str, float, Number]]) -> None:
+def _set(replaced: list[tuple[dict[str, Any], str, float, float]]) -> None:
     for group, key, _, number in replaced:
         group[key] = number
 
 
-def _put_back(replaced: list[tuple[dict[str, Any], str, float, Number]]) -> None:
+def _put_back(replaced: list[tuple[dict[str, Any], str, float, float]]) -> None:
     while replaced:
         group, key, value, number = replaced.pop()
         if group.get(key) is number:

@@ -206,9 +206,7 @@ def holds_more(kind: type, attributes: int = 0) -> bool:
 
     So do those of classes with bases that are written in C.
     """
-    beside = 1 + (_place_of_dict(kind) > 0) + attributes  # and the list of weakrefs
-    plain = size_of(object) + tuple.__itemsize__ * beside
-    return _item_of(kind) != 0 or size_of(kind) > plain
+    return _item_of(kind) != 0 or adds_to(kind, object) > attributes
 
 
 def adds_to(kind: type, base: type) -> float:
@@ -268,3 +266,24 @@ def held_by(value: Any) -> list[Any]:
 def has_references(kind: type) -> bool:
     """Of its objects there are weak references."""
     return bool(_weakrefs_of(kind))
+
+
+def name_of_module(value: types.ModuleType) -> str:
+    """What it says that it is called."""
+    return str((attributes_of(value) or {}).get("__name__"))
+
+
+def namespaces_of(value: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Where attributes of a package's module, class or object stand."""
+    kind = type(value)
+    if issubclass(kind, type):
+        return [(short_name_of(base), dict_of(base)) for base in open_bases(value)]
+    attributes = attributes_of(value)
+    if attributes is None:
+        return []
+    if issubclass(kind, types.ModuleType):
+        name = name_of_module(value)
+        known = owner_of_module(name) in (Owner.PROGRAM, Owner.PACKAGE)
+        return [(name, attributes)] if known else []
+    known = bool(open_bases(kind))
+    return [(short_name_of(kind), attributes)] if known else []

@@ -85,7 +85,11 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _REMAINDERS = ("BINARY_MODULO", "INPLACE_MODULO")  # in older versions of Python
 _READS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")
 _WRITES = ("STORE_ATTR", "DELETE_ATTR")
-_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
+# By the last one, what stands in a class and is evaluated later: bounds of types and the like.
+_GLOBALS = (
+    *("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"),
+    "LOAD_FROM_DICT_OR_GLOBALS",
+)
 
 
 # Code, and its globals.

@@ -7,6 +7,7 @@ import functools
 import operator
 import sys
 import types
+import typing
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -28,7 +29,13 @@ from reprise.guards.code import (
 )
 from reprise.guards.counters import counted_by
 from reprise.guards.holders import Cell, Function, content
-from reprise.guards.object_holders import Cached, Instance, Reference
+from reprise.guards.object_holders import (
+    Cached,
+    Instance,
+    Lazy,
+    Partial,
+    Reference,
+)
 from reprise.guards.tokens import MISSING
 from reprise.guards.trail import Domain, Trail, is_own_function
 
@@ -48,6 +55,14 @@ _UPDATES = frozenset({"update", "setdefault", "__setitem__", "__ior__"})
 _OF_NOBODY = classes.ids_of(types.ModuleType, type(None))
 _SET = classes.ids_of(
     types.WrapperDescriptorType, types.MethodWrapperType, types.FunctionType
+)
+# From Python 3.12 on, which are asked for when they are needed.
+_LAZY = classes.ids_of(
+    *(
+        getattr(typing, each)
+        for each in ("TypeAliasType", "TypeVar", "ParamSpec", "TypeVarTuple")
+        if sys.version_info >= (3, 12)
+    )
 )
 _CACHED: Any = type(functools.lru_cache(maxsize=1)(lambda: None))
 # Descriptors, and what they call.
@@ -109,6 +124,10 @@ class CodeFollower:
             self._follow_partial(name, value, domain)
         elif issubclass(kind, weakref.ref) and domain is not Domain.GIVEN:
             self._follow_reference(name, value, domain)
+        elif id(kind) in _LAZY and domain is not Domain.GIVEN:
+            lazy = Lazy(name, value)
+            trail.hold(lazy)
+            trail.add_all(lazy, inner)
         elif id(kind) in _BOUND:
             trail.pin(value.__self__)
             if id(type(value.__self__)) not in _OF_NOBODY:
@@ -163,13 +182,16 @@ class CodeFollower:
         self, name: str, value: functools.partial[Any], domain: Domain
     ) -> None:
         trail = self._trail
-        called = functools.partial.__dict__["func"].__get__(value)
-        if is_own_function(called):
+        holder = Partial(name, value)
+        held = holder.values(value)
+        if is_own_function(held[0]):
             domain = min(domain, Domain.PROGRAM)
-        for attribute in ("func", "args", "keywords"):
-            read = functools.partial.__dict__[attribute].__get__
-            trail.add(name, read(value), domain)
+        for each in held:
+            trail.add(name, each, domain)
         attributes = classes.attributes_of(value)
+        if id(value) not in trail.roots:  # which are not kept
+            trail.hold(holder)
+            trail.hold(Instance(name, value, attributes, kept=True))
         if attributes is not None:
             given = domain is Domain.GIVEN
             scope = trail.scopes.all if given else trail.scopes.program
@@ -331,7 +353,7 @@ class CodeFollower:
         for key in keys:
             trail.keep(value)
             found: Any = MISSING
-            for where, of in _namespaces_of(value):
+            for where, of in classes.namespaces_of(value):
                 names = trail.names_in(
                     *(where, of, trail.scopes.nothing, Domain.PACKAGE), leads_on=False
                 )
@@ -347,7 +369,7 @@ class CodeFollower:
         trail = self._trail
         trail.holds_code = True
         attributes = classes.attributes_of(value)
-        name = _name_of_module(value)
+        name = classes.name_of_module(value)
         owner = classes.owner_of_module(name)
         by_program = domain is not Domain.PACKAGE
         self.computes |= by_program and name.partition(".")[0] in MATH
@@ -368,32 +390,9 @@ class CodeFollower:
         """Of a module of the program's, named where code reads by any name."""
         if not issubclass(type(value), types.ModuleType):
             return
-        attributes, name = classes.attributes_of(value), _name_of_module(value)
+        attributes, name = classes.attributes_of(value), classes.name_of_module(value)
         if attributes is None or classes.owner_of_module(name) != Owner.PROGRAM:
             return
         trail = self._trail
         names = trail.names_in(name, attributes, trail.scopes.all, Domain.PROGRAM)
         trail.take_all(names)
-
-
-def _name_of_module(value: types.ModuleType) -> str:
-    return str((classes.attributes_of(value) or {}).get("__name__"))
-
-
-def _namespaces_of(value: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Where attributes of a package's module, class or object stand."""
-    kind = type(value)
-    if issubclass(kind, type):
-        return [
-            (classes.short_name_of(base), classes.dict_of(base))
-            for base in classes.open_bases(value)
-        ]
-    attributes = classes.attributes_of(value)
-    if attributes is None:
-        return []
-    if issubclass(kind, types.ModuleType):
-        name = _name_of_module(value)
-        known = classes.owner_of_module(name) in (Owner.PROGRAM, Owner.PACKAGE)
-        return [(name, attributes)] if known else []
-    known = bool(classes.open_bases(kind))
-    return [(classes.short_name_of(kind), attributes)] if known else []

@@ -19,7 +19,7 @@ from reprise._dynamo import codes_of
 from reprise._frames import Owner
 from reprise.guards import classes
 from reprise.guards.code import named_by
-from reprise.guards.holders import Dictionary, Fixed, Holder, Sequence
+from reprise.guards.holders import Dictionary, Fixed, Holder, Sequence, Slice
 from reprise.guards.names import Scope
 from reprise.guards.object_holders import Bases, Instance, Memory, Slots
 from reprise.guards.tokens import SIMPLE, is_simple
@@ -198,7 +198,12 @@ class DataFollower:
                 if kind is not base:
                     self._follow_object(name, value, domain, holds=True)
                 return
-        if issubclass(kind, dict):
+        if kind is slice:
+            holder = Slice(name, value)
+            self._trail.spend(1, name)
+            self._trail.hold(holder)
+            self._trail.add_all(holder, domain)
+        elif issubclass(kind, dict):
             self._follow_container(Dictionary(name, value), dict, domain)
             if id(kind) not in _DICTS:
                 self._follow_object(name, value, domain, holds=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import operator
+import sys
 import types
 from collections.abc import Callable, Collection
 from typing import Any
@@ -13,6 +15,8 @@ from reprise.guards.tokens import MISSING, Token, same, token_of
 _PLAIN_DICTS = frozenset(
     map(id, (dict, collections.OrderedDict, collections.defaultdict))
 )
+
+_DICT_OF_FUNCTION = 1  # which of the parts
 
 # In the place of what calls set, which nobody compares.
 APART = object()
@@ -162,6 +166,17 @@ class Fixed(Sequence):
     changes = False
 
 
+class Slice(Fixed):
+    """What a slice holds."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, of: slice) -> None:
+        Holder.__init__(self, name, of)
+        self._read = operator.attrgetter("start", "stop", "step")
+        self.is_plain = False
+
+
 class Dictionary(Holder):
     """Its keys and values."""
 
@@ -281,22 +296,36 @@ class Cell(Holder):
 
 
 class Function(Holder):
-    """Code, defaults, and defaults by name."""
+    """Code, where its attributes stand, defaults, and other things that it holds."""
 
     __slots__ = ()
 
     def values(self, of: Any) -> list[Any]:
-        return [of.__code__, of.__defaults__, of.__kwdefaults__]
+        return parts_of_function(of)
 
-    def label(self, _: int) -> str:
+    def label(self, index: int) -> str:
+        if index == _DICT_OF_FUNCTION:
+            return f"{self.name}.__dict__"
         return f"{self.name}, its code or defaults"
 
     def parts(self) -> list[tuple[str, Any]]:
-        what = f"a default of {self.name}"
-        return [(what, each) for each in (self.of.__defaults__, self.of.__kwdefaults__)]
+        held = parts_of_function(self.of)[_DICT_OF_FUNCTION + 1 :]
+        return [(f"a default of {self.name}", each) for each in held]
+
+    def take(self, token: Callable[[Any], Token]) -> None:
+        super().take(token)
+        self.tokens[_DICT_OF_FUNCTION] = self.of.__dict__  # no equal one is as good
 
     def watched(self) -> Any:
         return self.of
+
+
+def parts_of_function(of: types.FunctionType) -> list[Any]:
+    """Return what may be set of a function, as `Function` takes it."""
+    held = [of.__code__, of.__dict__, of.__defaults__, of.__kwdefaults__]
+    if sys.version_info >= (3, 12):
+        held.append(of.__type_params__)
+    return held
 
 
 def made_tokens(holders: list[Holder]) -> None:

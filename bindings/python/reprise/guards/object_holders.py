@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,10 @@ from typing import Any
 from reprise.guards.classes import attributes_of, held_by, mro_of
 from reprise.guards.holders import Holder
 from reprise.guards.tokens import MISSING, Token
+
+_PARTS_OF_PARTIAL: list[Callable[[Any], Any]] = [
+    functools.partial.__dict__[each].__get__ for each in ("func", "args", "keywords")
+]
 
 
 class Instance(Holder):
@@ -89,6 +94,30 @@ class Reference(Holder):
 
     def parts(self) -> list[tuple[str, Any]]:
         return []
+
+
+class Partial(Holder):
+    """Of a `functools.partial`: what it calls, and with what. `__setstate__` sets these."""
+
+    __slots__ = ()
+
+    def values(self, of: Any) -> list[Any]:
+        return [read(of) for read in _PARTS_OF_PARTIAL]
+
+    def watched(self) -> Any:
+        return self.of
+
+
+class Lazy(Holder):
+    """An alias of a type, or a variable for types: what it refers to.
+
+    Python asks for that once it is needed, and keeps it.
+    """
+
+    __slots__ = ()
+
+    def values(self, of: Any) -> list[Any]:
+        return held_by(of)
 
 
 class Bases(Holder):

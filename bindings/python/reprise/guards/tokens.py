@@ -7,6 +7,7 @@ called: a class may compare, count and hash its objects as it likes, or raise.
 from __future__ import annotations
 
 import enum
+import operator
 import struct
 import types
 import weakref
@@ -18,15 +19,15 @@ import torch
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 _VALUES = (
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
-    *(type(...), type(NotImplemented), object, slice, range),
+    *(type(...), type(NotImplemented), object, range),
 )
 _bits_of_float = struct.Struct("d").pack
 _bits_of_complex = struct.Struct("dd").pack
+# Two of the same numbers are equal, whatever they end at.
+_of_range = operator.attrgetter("start", "stop", "step")
 _SIMPLE_IDS = frozenset(map(id, SIMPLE))
 _VALUE_IDS = frozenset(map(id, (*SIMPLE, *_VALUES)))
-_BY_EQUALITY = frozenset(
-    map(id, (bool, int, str, bytes, torch.device, torch.Size, range))
-)
+_BY_EQUALITY = frozenset(map(id, (bool, int, str, bytes, torch.device, torch.Size)))
 
 
 def bits_of(value: float | complex) -> bytes:
@@ -105,6 +106,8 @@ def same(token: Token, value: Any) -> bool:
         return _bits_of_float(token) == _bits_of_float(value)
     if kind is complex:
         return bits_of(token) == bits_of(value)
+    if kind is range:
+        return bool(_of_range(token) == _of_range(value))
     if kind is types.MethodType:  # made anew wherever it is asked for
         return token.__self__ is value.__self__ and token.__func__ is value.__func__
     return False
@@ -115,6 +118,8 @@ def described(value: Any) -> Any:
     kind = type(value)
     if kind is float or kind is complex:
         return kind, bits_of(value)
+    if kind is range:
+        return kind, _of_range(value)
     if is_value(kind):
         return kind, value
     if issubclass(kind, enum.Enum):

@@ -229,6 +229,8 @@ class Walk:
             data.follow_class(value)
         elif issubclass(kind, types.ModuleType):
             code.follow_module(value, domain)
+            if kind is not types.ModuleType:
+                data.follow_class(kind)
         elif issubclass(kind, enum.Enum) and domain is Domain.GIVEN:
             data.follow_class(kind)
             if data.with_classes:  # it is its class's: what code names of it counts

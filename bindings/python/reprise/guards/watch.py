@@ -13,7 +13,7 @@ from typing import Any
 
 from reprise import _native
 from reprise.guards import classes
-from reprise.guards.holders import Dictionary, Holder
+from reprise.guards.holders import Dictionary, Holder, parts_of_function
 from reprise.guards.names import Names
 from reprise.guards.object_holders import Bases, Instance
 
@@ -34,21 +34,30 @@ def _places(of: Any, *held: Any) -> list[int]:
     return [_WORD * words.index(id(each)) for each in held]
 
 
+def _function() -> Any:
+    """One that has all that a function may have."""
+
+    def made(by: int = 0, *, of: int = 0) -> object:
+        return made, by, of
+
+    if sys.version_info >= (3, 12):
+        made.__type_params__ = (made,)
+    return made
+
+
 def _layout() -> dict[type, list[int]] | None:
     """By type: the words that change with it; None: it is not known."""
-
-    def made(by: tuple[int, ...] = (), *, of: tuple[int, ...] = ()) -> object:
-        return made, by, of
 
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
     if sys.version_info[:3] == (3, 13, 0):  # neither versions nor watchers
         return None
+    made = _function()
+    call = functools.partial(made, 0, of=0)
     try:
         return {
-            types.FunctionType: _places(
-                made, made.__code__, made.__defaults__, made.__kwdefaults__
-            ),
+            types.FunctionType: _places(made, *parts_of_function(made)),
+            functools.partial: _places(call, call.func, call.args, call.keywords),
             types.CellType: _places(types.CellType(made), made),
             collections.defaultdict: _places(collections.defaultdict(made), made),
         }
