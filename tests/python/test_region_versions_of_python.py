@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import ctypes
 import dis
 import functools
 import importlib.util
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 import reprise
 import torch
-from reprise.guards import code
+from reprise.guards import code, watch
 from watching import assert_same_bits
 
 CALLS = 6  # the fourth is replayed
@@ -154,6 +155,35 @@ def test_errors_of_sums_are_eagers() -> None:
         for _ in range(CALLS):
             assert fast(seen(), 2.0, what)[1] == fn(seen(), 2.0, what)[1]
         assert sum([0.5, 1]) == 1.5 and sum.__self__ is builtins
+
+
+# --- Watchers of dictionaries, of which there are eight from 3.12 on ---
+
+
+def test_watchers_that_others_have_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the callable leads to is looked at in each call then."""
+
+    def none_is_left(_: object) -> int:
+        raise RuntimeError("no more dict watcher IDs available")
+
+    held, given = Held(2.0), Held(3.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            ctypes.pythonapi, "PyDict_AddWatcher", none_is_left, raising=False
+        )
+        watch._watcher.cache_clear()
+        check_changes(
+            lambda x: x * held.of,
+            lambda: setattr(held, "of", 5.0),
+            lambda: vars(held).update(of=7.0),
+        )
+        fast: Any = reprise.region(lambda x, of: x * of.of)
+        for value in (3.0, 4.0):
+            given.of = value
+            for _ in range(CALLS):
+                assert_same_bits(fast(seen(), given), seen() * value)
+        assert fast.explain().replayed > 0, str(fast.explain())
+    watch._watcher.cache_clear()
 
 
 # --- What code names ---

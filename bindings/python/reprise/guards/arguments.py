@@ -17,7 +17,7 @@ from reprise.guards.names import Names
 from reprise.guards.object_holders import Instance, object_of
 from reprise.guards.tokens import MISSING, Is, described
 from reprise.guards.walk import Walk
-from reprise.guards.watch import LOOKS_ALWAYS, Watch
+from reprise.guards.watch import Watch
 
 _MOST_FORMS = 256
 
@@ -138,7 +138,7 @@ class Given:
     def now(self) -> tuple[int, int, list[torch.Tensor]]:
         """The watch, the number of the form, and the tensors."""
         assert self._at is not None
-        if LOOKS_ALWAYS or not self._at[0].is_quiet():
+        if not self._at[1] or not self._at[0].is_quiet():
             self.look()
         _, watch, number, _ = self._at
         return watch, number, self.tensors()

@@ -26,7 +26,7 @@ from reprise.guards.rewritten import Obstacle
 from reprise.guards.trail import Refused
 from reprise.guards.tree import Foreign
 from reprise.guards.walk import Ran, Walk
-from reprise.guards.watch import LOOKS_ALWAYS, Watch
+from reprise.guards.watch import Watch
 
 _FEW_STATES = 8  # kept however much they hold
 _MOST_STATES = 64
@@ -103,7 +103,7 @@ class Reading:
     def now(self) -> At | None:
         """The state, if nothing of it has changed that nobody tells of."""
         at = self.at
-        return None if at is None or LOOKS_ALWAYS or not at[0].is_quiet() else at
+        return None if at is None or not at[1] or not at[0].is_quiet() else at
 
     def look(self) -> At:
         """Finds the state that all of it is in."""

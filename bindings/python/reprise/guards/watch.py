@@ -66,7 +66,6 @@ def _layout() -> dict[type, list[int]] | None:
 
 
 _LAYOUT = _layout()
-LOOKS_ALWAYS = _LAYOUT is None
 
 
 def _words_of_object(value: Any, attributes: Any) -> list[int]:
@@ -90,10 +89,16 @@ def _word_of_bases(kind: type) -> list[int]:
 
 
 @functools.cache
-def _watcher() -> ctypes.c_int:
-    """The interpreter's, from 3.12 on: it counts changes of dictionaries."""
+def _watcher() -> ctypes.c_int | None:
+    """The interpreter's, from 3.12 on: it counts changes of dictionaries.
+
+    None: it has eight at most, and others have them.
+    """
     callback = ctypes.c_void_p(_native._ops().dict_watcher())
-    return ctypes.c_int(ctypes.pythonapi.PyDict_AddWatcher(callback))
+    try:
+        return ctypes.c_int(ctypes.pythonapi.PyDict_AddWatcher(callback))
+    except RuntimeError:
+        return None
 
 
 def _words_of_dicts(dicts: list[dict[Any, Any]]) -> list[int]:
@@ -122,7 +127,7 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self.handle = 0
+        self.handle = 0  # nobody tells of anything: each call looks at all of it
         self._armed: list[Any] = []
         self._end: Callable[[], Any] | None = None
 
@@ -137,7 +142,8 @@ class Watch:
         dicts = [each for each in watched if issubclass(type(each), dict)]
         of_dicts = list(dict.fromkeys(_words_of_dicts(dicts)))
         if sys.version_info >= (3, 12):
-            watcher = _watcher()
+            if (watcher := _watcher()) is None:
+                return
             for each in dicts:
                 ctypes.pythonapi.PyDict_Watch(watcher, ctypes.py_object(each))
         else:
@@ -147,7 +153,7 @@ class Watch:
 
     def anew(self) -> None:
         """The same as they are now."""
-        if _LAYOUT is not None:
+        if self.handle:
             self._take(_native._ops().watch_anew(self.handle))
 
     def _take(self, handle: int) -> None:
