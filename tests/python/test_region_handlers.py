@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -122,6 +124,35 @@ class Swallows:
         return error[0] is RuntimeError
 
 
+class EntersStatically(Swallows):
+    @staticmethod
+    def __enter__() -> None:
+        pass
+
+
+class EntersByAnotherName(Swallows):
+    def begin(self) -> None:
+        pass
+
+    __enter__ = begin
+
+
+class EntersByAnObject(Swallows):
+    __enter__ = staticmethod(functools.partial(int))  # type: ignore[assignment]
+
+
+class EntersInC(io.StringIO):
+    def __exit__(self, *error: object) -> bool:  # type: ignore[override]
+        return error[0] is RuntimeError
+
+
+class Raises(Swallows):
+    def __exit__(self, *error: object) -> bool:
+        if error[0] is not None:
+            raise RuntimeError from None
+        return False
+
+
 @contextlib.contextmanager
 def writing_back(tensor: torch.Tensor, before: torch.Tensor) -> Iterator[None]:
     try:
@@ -198,6 +229,35 @@ def by_class(a: torch.Tensor) -> torch.Tensor:
     return a * 2
 
 
+def by_static_enter(a: torch.Tensor) -> torch.Tensor:
+    with EntersStatically():
+        return factor(a)
+    return a * 2
+
+
+def by_another_name(a: torch.Tensor) -> torch.Tensor:
+    with EntersByAnotherName():
+        return factor(a)
+    return a * 2
+
+
+def by_an_object(a: torch.Tensor) -> torch.Tensor:
+    with EntersByAnObject():
+        return factor(a)
+    return a * 2
+
+
+def by_enter_in_c(a: torch.Tensor) -> torch.Tensor:
+    with EntersInC():
+        return factor(a)
+    return a * 2
+
+
+def by_raising(a: torch.Tensor) -> torch.Tensor:
+    with Raises():
+        return factor(a)
+
+
 def by_stack(a: torch.Tensor) -> torch.Tensor:
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.suppress(RuntimeError))
@@ -237,6 +297,11 @@ HANDLING = [
     by_generator,
     by_inner_with,
     by_class,
+    by_static_enter,
+    by_another_name,
+    by_an_object,
+    by_enter_in_c,
+    by_raising,
     by_stack,
     by_generator_that_writes,
     by_class_that_writes,
@@ -319,7 +384,8 @@ def test_managers_that_swallow_nothing(device: str) -> None:
         count.add_(1)
         with torch.autocast(device, enabled=False):
             pass
-        return restored(a)
+        with torch.device(device):
+            return restored(a)
 
     report = check(device, fn, "ggggg")
     assert report.replayed >= 2, str(report)

@@ -141,7 +141,7 @@ class CallWatch:
                     self.arithmetic.saw_function(frame)
                 if self._numbers and not self.asks_for_class:
                     self._saw_function(frame)
-                if frame.f_code.co_name == "__enter__":
+                if self._managers.enters(frame.f_code):
                     self._managers.saw_enter(frame)
                 elif frame.f_code in _CALLS_OPERATOR:
                     self._saw_operator(frame)

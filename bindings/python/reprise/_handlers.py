@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.library import Library
+from torch.utils._device import DeviceContext
 
 from reprise import _native
 from reprise._frames import Owner, is_torchs, owner_of
@@ -33,6 +34,7 @@ _SITES = ("BEFORE_WITH", "CALL")  # what calls `__enter__`
 # the interpreter's own state back.
 _NO_MANAGER, _INTERPRETERS = -1, -2
 _RETURNS = ("RETURN_VALUE", "RETURN_CONST")
+_RAISES = "RAISE_VARARGS"
 # By such steps code may call an operator.
 _CALLS = (
     "CALL",
@@ -44,6 +46,8 @@ _CALLS = (
 )
 
 
+# What `with torch.device(...)`, which is written in C, makes as it is entered.
+_OF_DEVICE = DeviceContext.__init__.__code__
 _CALL_OF_MODULE = torch.nn.Module._call_impl.__code__
 _ALWAYS_CALLED = torch.nn.modules.module._global_forward_hooks_always_called
 
@@ -116,10 +120,10 @@ def _round(code: types.CodeType, at: int) -> Iterator[_Handler]:
 
 @functools.lru_cache(maxsize=4096)
 def _does_nothing(code: types.CodeType) -> bool:
-    """That function returns nothing that is true, and calls nothing."""
+    """That function returns nothing that is true, calls nothing, and raises nothing."""
     constant: Any = ...
     for step in dis.get_instructions(code):
-        if step.opname.startswith(_CALLS):
+        if step.opname.startswith(_CALLS) or step.opname == _RAISES:
             return False
         if step.opname in _RETURNS:
             value = step.argval if step.opname == "RETURN_CONST" else constant
@@ -139,8 +143,13 @@ class Managers:
         self._known: dict[tuple[int, int], bool | Callable[[], bool]] = {}
         self._kept: list[types.CodeType] = []  # whose ids are known
 
+    @staticmethod
+    def enters(code: types.CodeType) -> bool:
+        """Return whether that code runs as a manager is entered, as a rule."""
+        return code.co_name == "__enter__" or code is _OF_DEVICE
+
     def saw_enter(self, frame: types.FrameType) -> None:
-        """Note that its `__enter__` begins."""
+        """Note that a manager is entered."""
         by, code = frame.f_back, frame.f_code
         if by is None or not code.co_argcount or is_torchs(by.f_code.co_filename):
             return
@@ -148,7 +157,9 @@ class Managers:
         if self._known.get(key) is True:
             return
         self._kept.append(by.f_code)
-        self._known[key] = self._judge(frame.f_locals[code.co_varnames[0]])
+        self._known[key] = code is not _OF_DEVICE and self._judge(
+            frame.f_locals[code.co_varnames[0]]
+        )
 
     def _judge(self, manager: Any) -> bool | Callable[[], bool]:
         kind = type(manager)
@@ -176,11 +187,22 @@ class Managers:
     def handles(self, code: types.CodeType, site: int) -> bool:
         """Return whether the manager that is entered there may swallow an error, or call.
 
-        A manager that nobody reported has an `__enter__` that is written in C; none of these
-        does.
+        Nobody has reported one whose `__enter__` is written in C, or is a function of
+        another name: its `__exit__` may do anything.
         """
-        known = self._known.get((id(code), site), False)
+        known = self._known.get((id(code), site), True)
         return known() if callable(known) else known
+
+
+class Unseen(Managers):
+    """Those that other threads have entered, which nobody reports."""
+
+    def handles(self, code: types.CodeType, site: int) -> bool:
+        """Return that it does not: torch's own in a backward pass, as a rule."""
+        return False
+
+
+_UNSEEN = Unseen()
 
 
 def may_handle(
@@ -212,7 +234,7 @@ def _goes_on(code: types.CodeType, target: int) -> bool:
     for step in dis.get_instructions(code):
         if step.offset <= target:
             continue
-        if step.opname in ("CHECK_EXC_MATCH", "POP_EXCEPT", *_RETURNS):
+        if step.opname in ("CHECK_EXC_MATCH", "POP_EXCEPT", _RAISES, *_RETURNS):
             return False
         if step.opname.startswith(_CALLS):
             return False
@@ -252,16 +274,21 @@ class HandlerWatch:
 
     def _look(self, operator: str) -> None:
         # Autograd's threads work for one that waits, and may run Python themselves.
-        self._look_from(sys._current_frames().get(self._thread), operator)
+        frame, managers = sys._current_frames().get(self._thread), self.managers
+        self._look_from(frame, operator, managers)
         if threading.get_ident() != self._thread:
-            self._look_from(sys._getframe(1), operator)
+            self._look_from(sys._getframe(1), operator, managers and _UNSEEN)
 
-    def _look_from(self, frame: types.FrameType | None, operator: str) -> None:
+    def _look_from(
+        self, frame: types.FrameType | None, operator: str, managers: Managers | None
+    ) -> None:
         while frame is not None and frame.f_code is not self._begin:
-            self._look_at(frame, operator)
+            self._look_at(frame, operator, managers)
             frame = frame.f_back
 
-    def _look_at(self, frame: types.FrameType, operator: str) -> None:
+    def _look_at(
+        self, frame: types.FrameType, operator: str, managers: Managers | None
+    ) -> None:
         code = frame.f_code
         if code is _CALL_OF_MODULE:
             module = frame.f_locals["self"]
@@ -274,7 +301,7 @@ class HandlerWatch:
                 self.place = type(module).__qualname__
         if owner_of(code.co_filename) == Owner.REPRISE or is_torchs(code.co_filename):
             return
-        if may_handle(code, frame.f_lasti, self.managers):
+        if may_handle(code, frame.f_lasti, managers):
             self.reason = (
                 "an except, a finally, or a with that swallows errors or calls something "
                 f"behind them stands round {operator}, which writes, or comes "
