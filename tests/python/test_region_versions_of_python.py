@@ -12,12 +12,13 @@ import pathlib
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import reprise
 import torch
 from reprise.guards import code, watch
+from torch.utils import _pytree as pytree
 from watching import assert_same_bits
 
 CALLS = 6  # the fourth is replayed
@@ -287,6 +288,50 @@ def test_each_instruction_with_a_name_is_known() -> None:
         and name not in own
     }
     assert not unknown
+
+
+# --- Variables of comprehensions, which are those of the function from 3.12 on ---
+
+
+def shadowing(x: torch.Tensor) -> Any:
+    held = torch.ones(4)
+
+    def inner() -> Any:
+        return [(id(held) > 0) * held for held in (x,)], held
+
+    return inner()
+
+
+def in_a_class(x: torch.Tensor) -> Any:
+    class Local:
+        made: ClassVar[Any] = [(id(each) > 0) * each for each in (x, x + 1)]
+
+    return Local.made
+
+
+def in_an_expression(x: torch.Tensor) -> Any:
+    return eval("[(id(each) > 0) * each for each in (x, x + 1)]", {"x": x})
+
+
+def in_a_program(x: torch.Tensor) -> Any:
+    names: dict[str, Any] = {"x": x}
+    exec("made = {key: id(key) and x * key for key in (2, 3)}", names)
+    return [*names["made"].values()]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("fn", [shadowing, in_a_class, in_an_expression, in_a_program])
+def test_variables_stay_what_they_are_where_code_asks_for_ids(
+    fn: Callable[[torch.Tensor], Any],
+) -> None:
+    """A hook that looks at variables by their names may set others of these names."""
+    fast: Any = reprise.region(fn)
+    for _ in range(CALLS):
+        flat, expected = (
+            pytree.tree_leaves(fast(seen())),
+            pytree.tree_leaves(fn(seen())),
+        )
+        assert_same_bits(flat, expected)
 
 
 # --- Where things stand in objects ---

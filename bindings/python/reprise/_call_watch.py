@@ -14,7 +14,7 @@ from reprise._arithmetic import Arithmetic
 from reprise._frames import Owner, is_torchs, owner_of
 from reprise._handlers import HandlerWatch, Managers
 from reprise._hidden_state import ASKING_NAMES, HiddenState
-from reprise._identity import IdentityWatch
+from reprise._identity import IdentityWatch, has_plain_variables
 from reprise.guards.code import Code, key_of
 
 _READ = (Owner.PROGRAM, Owner.PACKAGE)
@@ -180,6 +180,9 @@ class CallWatch:
             return
         if owner_of(code.co_filename) == Owner.REPRISE:
             return  # it knows the class
+        if not has_plain_variables(code):
+            self.asks_for_class = True
+            return
         arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         given = frame.f_locals
         self.asks_for_class = "float" in named or any(
