@@ -340,6 +340,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
   library.def("pause_region() -> str", &b::PauseRegion);
   // Python's: see bindings/python/reprise/_handlers.py.
   library.def("behind_effects(str operator) -> ()");
+  library.def("leaves_fork() -> bool");
   library.def("tell_of_effects() -> ()", &b::TellOfEffects);
   library.def("are_whole(Tensor[] tensors) -> bool", &b::AreWhole);
   library.def(

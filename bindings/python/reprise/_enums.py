@@ -25,6 +25,8 @@ class Use(enum.IntEnum):
     OFFSET = 15
     ORIGIN = 16
     HISTORY = 17
+    TAKES_STATE = 18
+    SETS_STATE = 19
 
 
 # From bindings/torch/region/tape_record.h

@@ -7,8 +7,8 @@ callable then runs from its beginning. After the first write it cannot do so, an
 call is not replayed.
 
 Torch's own code is exempt: it handles types of arguments, and after an error it only puts
-its modes back. Only a module's call runs code of the program's then: forward hooks that
-are always called.
+its modes back, and random generators (`fork_rng`), as a replay does. Only a module's call
+runs code of the program's then: forward hooks that are always called.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import inspect
 import sys
 import threading
 import types
@@ -50,6 +51,9 @@ _CALLS = (
 _OF_DEVICE = DeviceContext.__init__.__code__
 _CALL_OF_MODULE = torch.nn.Module._call_impl.__code__
 _ALWAYS_CALLED = torch.nn.modules.module._global_forward_hooks_always_called
+
+
+_FORKS = inspect.unwrap(torch.random.fork_rng).__code__
 
 
 class _Handler(NamedTuple):
@@ -311,10 +315,19 @@ class HandlerWatch:
             self.place = f"{code.co_filename}:{frame.f_lineno}"
 
 
+def _leaves_fork() -> bool:
+    """Return whether `torch.random.fork_rng` puts random generators back now."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not _FORKS:
+        frame = frame.f_back
+    return frame is not None
+
+
 @functools.cache
 def _listen() -> Library:
-    """From now on recorders tell of such operators."""
+    """From now on recorders tell of such operators, and ask about random generators."""
     library = Library("reprise", "IMPL")
+    library.impl("leaves_fork", _leaves_fork, "CompositeImplicitAutograd")
     library.impl("behind_effects", HandlerWatch.look, "CompositeImplicitAutograd")
     _native._ops().tell_of_effects()
     return library

@@ -39,8 +39,10 @@ _OBSERVED: tuple[tuple[Use, str, str], ...] = (
     (
         Use.SEEDS,
         "Generator",
-        "manual_seed seed set_state set_offset graphsafe_set_state philox_state",
+        "manual_seed seed set_offset graphsafe_set_state philox_state __setstate__",
     ),
+    (Use.TAKES_STATE, "Generator", "get_state"),
+    (Use.SETS_STATE, "Generator", "set_state"),
     (Use.SAVED_TENSORS, "_autograd.SavedTensor", "register_hooks"),
     (Use.NO_HOOKS, "_autograd.", "_saved_tensors_hooks_disable"),
     (Use.MODES, "", "_push_on_torch_dispatch_stack _set_dispatch_mode"),

@@ -120,9 +120,11 @@ def _layout_is_known() -> bool:
         return False
     tensor = torch.empty(1)
     storage = torch._C.TensorBase.untyped_storage(tensor)
+    generator = torch.default_generator
     return bool(
         _word_behind(tensor) == tensor._cdata
         and _word_behind(storage) == storage._cdata
+        and _word_behind(generator) == generator._cdata
         and _name_in_def(torch._C.TensorBase.numpy) == b"numpy"
         and _name_in_def(torch._C.TensorBase.grad_fn) == b"grad_fn"
     )

@@ -22,8 +22,9 @@ Signature* OfTorchsPython(const char* name) {
   return reinterpret_cast<Signature*>(dlsym(library, name));
 }
 
-// Tensors and storages of Python: behind its own two words is what they hold
-// (THPVariable, THPStorage). The package checks that.
+// Tensors, storages and random generators of Python: behind its own two words
+// is what they hold (THPVariable, THPStorage, THPGenerator). The package checks
+// that.
 struct PythonObject {
   void* python[2];
   void* held;

@@ -1,8 +1,11 @@
 #include "bindings/torch/observe/python_observers.h"
 
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <array>
 #include <atomic>
@@ -48,6 +51,10 @@ enum class Use : int64_t {
   kOffset = 15,
   kOrigin = 16,
   kHistory = 17,
+  // None: it takes, or sets, the state of the random generator that is its
+  // first parameter. The state is what it returns, or its second one.
+  kTakesState = 18,
+  kSetsState = 19,
 };
 
 // Such a function, whatever it takes: at most five words. Those that it does
@@ -64,6 +71,12 @@ constexpr size_t kMostObserved = 1024;
 // Written once each, under Python's lock, before anybody calls the observer.
 constinit std::array<Observed, kMostObserved> g_observed;
 constinit size_t g_observed_count = 0;
+
+template <typename Held>
+c10::intrusive_ptr<Held> HeldBy(const PythonObject* object) {
+  return c10::intrusive_ptr<Held>::reclaim_copy(
+      static_cast<Held*>(object->held));
+}
 
 // Asks nothing of a tensor that Python might answer, as a subclass may.
 bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
@@ -95,6 +108,8 @@ bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
     case Use::kOffset:
     case Use::kOrigin:
     case Use::kHistory:
+    case Use::kTakesState:
+    case Use::kSetsState:
       return false;
     case Use::kMemory:
     case Use::kLaunches:
@@ -124,6 +139,7 @@ bool MayWriteUnseen(Use use) {
 const char* ReasonOf(Use use) {
   switch (use) {
     case Use::kSeeds:
+    case Use::kSetsState:
       return "a random generator is set";
     case Use::kScripts:
       return "a function of TorchScript is called, which may be fused";
@@ -208,9 +224,33 @@ void TellRecorder(Use use, const void* first) {
     }
   } else if (use == Use::kNoHooks) {
     TapeRecorder::NoteHooksDisabled();
-  } else if (use != Use::kLibraries && use != Use::kKernels) {
+  } else if (use != Use::kLibraries && use != Use::kKernels &&
+             use != Use::kTakesState && use != Use::kSetsState) {
     TapeRecorder::NoteOutside(ReasonOf(use));
   }
+}
+
+// What takes the state of a random generator, or has set it.
+template <typename Run>
+void* RunOfState(Use use, const void* first, const void* second,
+                 const Run& run) {
+  void* const result = run();
+  if (!TapeRecorder::RecordsHere()) return result;
+  if (result == nullptr) {  // it has raised an error
+    TapeRecorder::NoteOutside(ReasonOf(use));
+    return result;
+  }
+  const at::Generator generator(
+      HeldBy<c10::GeneratorImpl>(static_cast<const PythonObject*>(first)));
+  const at::Tensor state(
+      HeldBy<c10::TensorImpl>(static_cast<const PythonObject*>(
+          use == Use::kTakesState ? result : second)));
+  if (use == Use::kTakesState) {
+    TapeRecorder::NoteStateTaken(generator, state);
+  } else {
+    TapeRecorder::NoteStateSet(generator, state);
+  }
+  return result;
 }
 
 // Runs what uses memory or waits, between interruptions before and after it.
@@ -276,6 +316,9 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     case Use::kOrigin:
     case Use::kHistory:
       return run();
+    case Use::kTakesState:
+    case Use::kSetsState:
+      return RunOfState(observed.use, first, b, run);
     case Use::kScripts:
       InterruptIfUsed(observed.use, first);
       return run();

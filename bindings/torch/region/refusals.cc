@@ -119,6 +119,14 @@ constexpr Row kRows[] = {
     {Refusal::kSeveralStreams, "several streams or devices are used"},
     {Refusal::kModesChanged, "modes of torch's are changed"},
     {Refusal::kSeeded, "the random generator is seeded"},
+    {Refusal::kSetsToOther,
+     "a random generator is set to a state that was not taken from it in the "
+     "same call (get_state), or that was written since: set it outside"},
+    {Refusal::kSetsOtherGenerator,
+     "a random generator is set that is none of torch's own"},
+    {Refusal::kSetsInPass,
+     "a random generator is set, which would be set once more where the "
+     "callable runs again for gradients"},
     {Refusal::kFunctionTracksGradients, "gradients are tracked"},
     {Refusal::kFunctionInPass, "it is called in a pass that is differentiated"},
     {Refusal::kFunctionUnderOtherModes,

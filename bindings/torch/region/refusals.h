@@ -74,6 +74,9 @@ enum class Refusal : uint8_t {
   kSeveralStreams,
   kModesChanged,
   kSeeded,
+  kSetsToOther,
+  kSetsOtherGenerator,
+  kSetsInPass,
   // Of functions that run in each call.
   kFunctionTracksGradients,
   kFunctionInPass,

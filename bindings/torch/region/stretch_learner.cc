@@ -7,6 +7,7 @@
 
 #include "bindings/torch/base/plain_tensor.h"
 #include "bindings/torch/hook/watched_op.h"
+#include "bindings/torch/region/generator_states.h"
 #include "bindings/torch/region/stretch_operand.h"
 #include "bindings/torch/region/tape_ops.h"
 #include "bindings/torch/region/tape_views.h"
@@ -38,6 +39,8 @@ bool IsAsSaid(const at::Tensor& tensor, const engine::ResultSpec& spec) {
 
 bool StretchLearner::MayBeUnseen(const TapeCall& call) const {
   if (!call.read.isNone() || call.calls_python) return false;
+  // Between what draws before it and behind it.
+  if (GeneratorStates::AreOf(call.op)) return false;
   return std::ranges::none_of(
       call.arguments, [this](const TapeArgument& argument) {
         if (argument.Varies()) return true;

@@ -11,6 +11,7 @@
 
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/region/generator_states.h"
 #include "bindings/torch/region/host_counters.h"
 #include "bindings/torch/region/tape_ops.h"
 
@@ -128,11 +129,12 @@ void Tape::FindGenerators() {
     // Operators that are not torch's may draw without saying so.
     const bool torchs = call.op.operator_name().name.starts_with("aten::");
     if (torchs && !Draws(call.op)) continue;
+    const bool of_states = GeneratorStates::AreOf(call.op);
     bool is_told = false;
     for (const TapeArgument& argument : call.arguments) {
       if (!argument.value.isGenerator()) continue;
       add(argument.value.toGenerator());
-      is_told = torchs;  // from that one, and no other
+      is_told = torchs || of_states;  // from that one, and no other
     }
     if (is_told) continue;
     for (const TapeArgument& argument : call.arguments) {
@@ -198,7 +200,8 @@ std::optional<std::vector<double>> Tape::Compute(
 bool Tape::calls_others() const {
   return std::ranges::any_of(record_.calls, [](const TapeCall& call) {
     const std::string& name = call.op.operator_name().name;
-    return !name.starts_with("aten::") && !name.starts_with("prims::");
+    return !name.starts_with("aten::") && !name.starts_with("prims::") &&
+           !GeneratorStates::AreOf(call.op);
   });
 }
 

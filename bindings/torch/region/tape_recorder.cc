@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "bindings/torch/region/generator_states.h"
 #include "bindings/torch/region/refusals.h"
 #include "bindings/torch/region/tape_ops.h"
 #include "bindings/torch/runtime/op_policy.h"
@@ -52,6 +53,18 @@ void TellOfEffects(const c10::OperatorHandle& called) {
                                                      "");
   torch::jit::Stack stack{FullName(called.operator_name())};
   op.callBoxed(stack);
+}
+
+// Torch's fork_rng sets a generator, behind what was done in it. Nothing:
+// nobody can tell. As TellOfEffects.
+std::optional<bool> LeavesFork() {
+  if (!g_tells_of_effects.load(std::memory_order_relaxed)) return std::nullopt;
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("reprise::leaves_fork",
+                                                     "");
+  torch::jit::Stack stack;
+  op.callBoxed(stack);
+  return stack[0].toBool();
 }
 
 std::unique_ptr<at::ObserverContext> OnFunction(const at::RecordFunction&) {
@@ -260,6 +273,27 @@ void TapeRecorder::NoteAsked(const c10::TensorImpl& tensor, Asked what) {
   if (!RecordsHere()) return;
   const std::lock_guard lock(g_recording);
   g_recorder.load(std::memory_order_acquire)->writer_.NoteAsked(tensor, what);
+}
+
+void TapeRecorder::NoteStateTaken(const at::Generator& generator,
+                                  const at::Tensor& state) {
+  if (!RecordsHere()) return;
+  const c10::IValue arguments[] = {generator};
+  const c10::IValue results[] = {state};
+  const std::lock_guard lock(g_recording);
+  g_recorder.load(std::memory_order_acquire)
+      ->writer_.NoteState(GeneratorStates::Take(), arguments, results);
+}
+
+void TapeRecorder::NoteStateSet(const at::Generator& generator,
+                                const at::Tensor& state) {
+  if (!RecordsHere()) return;
+  const std::optional<bool> leaves = LeavesFork();
+  const std::lock_guard lock(g_recording);
+  TapeWriter& writer = g_recorder.load(std::memory_order_acquire)->writer_;
+  if (!leaves.has_value()) return writer.fault().Refuse(Refusal::kSeeded);
+  const c10::IValue arguments[] = {generator, state, *leaves};
+  writer.NoteState(GeneratorStates::Set(), arguments, {});
 }
 
 void TapeRecorder::NoteHooksDisabled() {

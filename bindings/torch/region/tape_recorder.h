@@ -3,6 +3,7 @@
 #ifndef REPRISE_BINDINGS_TORCH_REGION_TAPE_RECORDER_H_
 #define REPRISE_BINDINGS_TORCH_REGION_TAPE_RECORDER_H_
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -69,6 +70,12 @@ class TapeRecorder {
   // thing in another call if the tensor comes from outside. As NoteOutside.
   using Asked = TapeWriter::Asked;
   static void NoteAsked(const c10::TensorImpl& tensor, Asked what);
+  // Python has taken the state of a random generator, or has set it. As
+  // NoteOutside.
+  static void NoteStateTaken(const at::Generator& generator,
+                             const at::Tensor& state);
+  static void NoteStateSet(const at::Generator& generator,
+                           const at::Tensor& state);
   // It is about to disable hooks of saved tensors, which is an error where some
   // are set, as those are by which a forward pass is written down: these go
   // before. Under Python's lock.
@@ -87,7 +94,8 @@ class TapeRecorder {
   // From now on, reprise::behind_effects is called with the name of each
   // operator that is written down, may not be made again or stands behind one,
   // and may raise an error (MayRaise): Python may look at the frames that led
-  // there. Without a lock.
+  // there. Without a lock. And reprise::leaves_fork is asked whether
+  // torch.random.fork_rng sets a generator now.
   static void TellPythonOfEffects();
   // The host waits for a device, on any thread.
   static void NoteWait();

@@ -9,6 +9,7 @@
 
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/region/generator_states.h"
 #include "bindings/torch/region/stretch_run.h"
 
 namespace reprise::bindings {
@@ -40,6 +41,15 @@ bool MakeCalls(const Tape& tape, const TapeInputs& inputs, TapeValues& made,
     ++call;
   }
   return true;
+}
+
+// As the program leaves its fork_rngs behind an error of that call.
+void LeaveForks(const TapeRecord& record, size_t call, const TapeInputs& inputs,
+                TapeValues& made) {
+  torch::jit::Stack stack;
+  for (const TapeCall* each : GeneratorStates::LeftBehind(record, call)) {
+    made.Make(*each, inputs, stack);
+  }
 }
 
 // Those that its first calls use come first: they are numbered as they come.
@@ -222,6 +232,7 @@ TapeRan TapeRuns::Run(const Tape& tape, std::vector<at::Tensor>& outputs,
         return TapeRan::kRaised;
       }
       generators_.clear();
+      LeaveForks(record, call, inputs, *made);
       listens.reset();
       TellWarnings();
       throw;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bindings/torch/base/ivalues.h"
+#include "bindings/torch/region/generator_states.h"
 #include "bindings/torch/region/outside_check.h"
 #include "bindings/torch/region/tape_arguments.h"
 #include "bindings/torch/region/tape_ops.h"
@@ -225,6 +226,18 @@ void TapeWriter::NotePython(std::span<const c10::IValue> arguments,
   After(call, results);
 }
 
+void TapeWriter::NoteState(const c10::OperatorHandle& op,
+                           std::span<const c10::IValue> arguments,
+                           std::span<const c10::IValue> results) {
+  if (fault_.refused()) return;
+  if (op == GeneratorStates::Set()) {
+    sets_states_ = true;
+    const auto why = GeneratorStates::WhyNotSet(record_, names_, arguments);
+    if (why.has_value()) return fault_.Refuse(*why);
+  }
+  After(Before(op, arguments), results);
+}
+
 bool TapeWriter::IsOfThisCall(const c10::TensorImpl& tensor, Asked what) const {
   if (what == Asked::kHistory) {
     // A part of each tensor's form is whether it has one.
@@ -330,8 +343,9 @@ void TapeWriter::CheckEnd(std::span<const at::Tensor> outputs,
   const bool tracks = outcome.tracks_gradients ||
                       parts_.level == TapeLevel::kAboveAutograd ||
                       parts_.pass == TapePass::kForward;
-  outcome.no_forward_pass = hooks_disabled_ && tracks
-                                ? SentenceOf(Refusal::kHooksDisabled)
+  outcome.no_forward_pass =
+      hooks_disabled_ && tracks ? SentenceOf(Refusal::kHooksDisabled)
+      : sets_states_ && tracks  ? SentenceOf(Refusal::kSetsInPass)
                                 : reads_.WhyNoForwardPass();
   if (backward_.any() && surroundings_.had_hooks()) {
     fault_.Refuse(Refusal::kHooksRoundBackward);

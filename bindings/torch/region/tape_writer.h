@@ -95,6 +95,11 @@ class TapeWriter {
   std::string WhyNoFunction() const;
   void NotePython(std::span<const c10::IValue> arguments,
                   std::span<const c10::IValue> results);
+  // The program has taken a random generator's state, or set it: as a call of
+  // one of GeneratorStates' operators, which is not made.
+  void NoteState(const c10::OperatorHandle& op,
+                 std::span<const c10::IValue> arguments,
+                 std::span<const c10::IValue> results);
   // What Python reads and computes.
   NumberWriter& numbers() { return numbers_; }
   // What happens beside calls, and cannot be written down.
@@ -162,6 +167,7 @@ class TapeWriter {
   FormalTensors formal_;
   uint64_t hooks_inside_ = 0;  // the question where some begin; 0: none do
   bool hooks_disabled_ = false;
+  bool sets_states_ = false;  // of random generators
   // By call: what its schema says that it writes.
   std::vector<std::vector<std::pair<int32_t, WeakTensor>>> written_;
   uint64_t other_number_ = 0;  // the question where a number first differed
