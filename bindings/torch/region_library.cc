@@ -89,12 +89,13 @@ int64_t UsesOfRegion(int64_t name) {
 }
 
 bool BeginRegion(int64_t name, int64_t owner, std::vector<at::Tensor> tensors,
-                 std::vector<double> numbers, std::vector<at::Tensor> watched) {
+                 std::vector<double> numbers, int64_t seen,
+                 std::vector<at::Tensor> watched) {
   const auto region = Regions().Find(name);
   if (std::ranges::any_of(watched, HostCounters::IsHeldBy)) BeforeContents();
   return region != nullptr &&
          region->Begin(std::move(tensors), std::move(numbers),
-                       std::move(watched), owner);
+                       std::move(watched), owner, static_cast<size_t>(seen));
 }
 
 // A verdict (RegionVariants::Verdict), the tape, its calls, whether they draw,
@@ -320,7 +321,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
   library.def("region_functions() -> int", &b::RegionFunctions);
   library.def(
       "begin_region(int region, int owner, Tensor[] tensors, float[] numbers, "
-      "Tensor[] watched) -> bool",
+      "int seen, Tensor[] watched) -> bool",
       &b::BeginRegion);
   library.def(
       "end_region(int region, Tensor[] outputs, int[] computed, int own) -> "

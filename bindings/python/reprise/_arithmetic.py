@@ -124,6 +124,11 @@ def take_read() -> int:
     return read
 
 
+def are_torchs(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
+    """Return whether the code of all of them is known (`is_followed`)."""
+    return all(type(each).__module__ in _MODULES for each in optimizers)
+
+
 def may_follow(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
     """Return whether all numbers of theirs are plain floats, which give way to others."""
 

@@ -33,7 +33,7 @@ class OpenRecording:
     """From `begin` to `end`, or until its owner leaves.
 
         with OpenRecording(variants.handle) as opened:
-            if opened.begin(arguments, numbers, watched):
+            if opened.begin(arguments, numbers, watched, len(numbers)):
                 ...
                 learned = opened.end(outputs, computed, own)
 
@@ -54,11 +54,16 @@ class OpenRecording:
         tensors: list[torch.Tensor],
         numbers: list[float],
         watched: list[torch.Tensor],
+        seen: int,
     ) -> bool:
-        """Begin. Returns False if another recording is open."""
+        """Begin. Returns False if another recording is open.
+
+        `seen`: how many of the numbers, the first ones, the program's code may look at. Only
+        torch's optimizers look at the others.
+        """
         self._may_be_open = True
         begun: bool = _native._ops().begin_region(
-            self._variants, self._owner, tensors, numbers, watched
+            self._variants, self._owner, tensors, numbers, seen, watched
         )
         return begun
 

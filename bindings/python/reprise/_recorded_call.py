@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from reprise import _results
-from reprise._arithmetic import Arithmetic, may_follow
+from reprise._arithmetic import Arithmetic, are_torchs, may_follow
 from reprise._call_watch import CallWatch
 from reprise._numbers import Notes, noted
 from reprise._open_recording import Learned, OpenRecording
@@ -127,11 +127,13 @@ class RecordedCall:
         self._notes: Notes | None = None
         self._held: str | None = None  # why its result is not made anew
 
-    def begin(self) -> bool:
+    def begin(self, walk: Walk) -> bool:
         """Begin. Returns False if another recording is open."""
         call = self._call
+        hidden = walk.hides_groups() and are_torchs(walk.optimizers)
+        seen = len(call.parts.numbers if hidden else call.numbers)
         with torch._C.DisableTorchFunctionSubclass():  # of tensors that it leads to
-            return self._opened.begin(call.tensors, call.numbers, self._own)
+            return self._opened.begin(call.tensors, call.numbers, self._own, seen)
 
     def abandon(self) -> None:
         """Abandon the recording. Does nothing if it has ended."""

@@ -34,6 +34,8 @@ _REMEDIES = {
     "or have what reads it and returns tensors run in each call, by @reprise.eager",
     "Python computes with a number that is another one": "compare it, write it into texts "
     "and make integers of it outside of the callable",
+    "a tensor may be made of a number": "set elements by fill_ or masked_fill, make such "
+    "tensors outside, or give the number as a tensor",
     "works with other processes": "leave it outside: of a step, let the module be the "
     "region",
     "a function of TorchScript is called": "take the module or function that it was made "

@@ -160,7 +160,8 @@ class Recorder:
         if looks is None:
             return None
         recorded = RecordedCall(call, of, own, looks, contents)
-        if not recorded.begin():
+        assert self._reads.walk is not None
+        if not recorded.begin(self._reads.walk):
             self._standing.note("another region is being recorded")
             return None
         return recorded

@@ -58,9 +58,10 @@ bool GeneratorStates::AreOf(const c10::OperatorHandle& op) {
   return op == Take() || op == Set();
 }
 
-std::optional<Refusal> GeneratorStates::WhyNotSet(
-    const TapeRecord& record, const TapeNames& names,
-    std::span<const c10::IValue> arguments) {
+std::optional<Refusal> GeneratorStates::WhyNot(
+    const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
+    const TapeRecord& record, const TapeNames& names) {
+  if (op == Take()) return std::nullopt;
   const at::Generator& generator = arguments[kGenerator].toGenerator();
   if (record.pass != TapePass::kWhole) return Refusal::kSetsInPass;
   if (!KeptGenerator::MayKeep(generator)) return Refusal::kSetsOtherGenerator;

@@ -32,13 +32,14 @@ struct GeneratorStates {
   // One of these two.
   static bool AreOf(const c10::OperatorHandle& op);
 
-  // Why no replay could set a generator so, by these arguments of Set; nothing:
-  // it can. The state was taken from this generator in the same call, and
-  // nobody has written it. So the generator keeps its seed, and a run that
+  // Why no replay could make that call of one of the two; nothing: it can.
+  // Where it sets, the state was taken from this generator in the same call,
+  // and nobody has written it. So the generator keeps its seed, and a run that
   // begins again puts it back (KeptGenerator).
-  static std::optional<Refusal> WhyNotSet(
-      const TapeRecord& record, const TapeNames& names,
-      std::span<const c10::IValue> arguments);
+  static std::optional<Refusal> WhyNot(const c10::OperatorHandle& op,
+                                       std::span<const c10::IValue> arguments,
+                                       const TapeRecord& record,
+                                       const TapeNames& names);
 
   // What fork_rngs do behind an error of that call that the program was in
   // then, inner ones first: calls of Set.

@@ -56,6 +56,7 @@ std::vector<double> ReadBy(const TapeRecord& record) {
 
 std::optional<std::string> NumberMatcher::Differs(TapeRecord& expected,
                                                   TapeRecord& written) {
+  expected.numbers.seen = std::max(expected.numbers.seen, written.numbers.seen);
   if (auto difference = ReadsDiffer(expected, written)) return difference;
   if (auto difference = ComputedDiffer(expected, written)) return difference;
   if (auto difference = ConstantsDiffer(expected)) return difference;
@@ -193,21 +194,22 @@ std::optional<std::string> NumberMatcher::ConstantsDiffer(
   // Values of numbers that vary, and of those that no read leads to.
   std::set<Values> all;
   std::set<Values> of_given;
-  std::set<Values> plain;
+  std::set<Values> of_seen;  // from which the program's code may have computed
   std::vector<bool> read(is_.size(), false);
+  std::vector<bool> seen(is_.size(), false);
   for (size_t n = 0; n < is_.size(); ++n) {
     const NumberNode& node = nodes[n];
     read[n] = node.op == NumberOp::kRead ||
               (node.op > NumberOp::kConstant && read[node.left]) ||
               (node.op > NumberOp::kAbsolute && read[node.right]);
-    if (!arithmetic.varies[n]) continue;
-    // As an integer, most rates are 0.
-    if (node.op == NumberOp::kGiven) {
-      plain.emplace(BitsOf(was_[n]), BitsOf(is_[n]));
-      continue;
-    }
+    seen[n] =
+        (node.op == NumberOp::kGiven && node.left < expected.numbers.seen) ||
+        (node.op > NumberOp::kConstant && seen[node.left]) ||
+        (node.op > NumberOp::kAbsolute && seen[node.right]);
+    if (!arithmetic.varies[n] || node.op == NumberOp::kGiven) continue;
     all.emplace(BitsOf(was_[n]), BitsOf(is_[n]));
     if (!read[n]) of_given.emplace(BitsOf(was_[n]), BitsOf(is_[n]));
+    if (seen[n]) of_seen.emplace(BitsOf(was_[n]), BitsOf(is_[n]));
   }
   for (size_t r = 0; r < expected.registers.size(); ++r) {
     const TapeRegister& reg = expected.registers[r];
@@ -218,13 +220,29 @@ std::optional<std::string> NumberMatcher::ConstantsDiffer(
       return IsMadeOf(reg.content, std::bit_cast<double>(values.first),
                       std::bit_cast<double>(values.second));
     };
-    if (std::ranges::any_of(before ? of_given : all, is_made_of) ||
-        (at::isFloatingType(reg.content.scalar_type()) &&
-         std::ranges::any_of(plain, is_made_of))) {
+    // As an integer, most rates are 0: torch's optimizers make none.
+    const bool integers =
+        at::isIntegralType(reg.content.scalar_type(), /*includeBool=*/true);
+    if (std::ranges::any_of(integers ? of_seen
+                            : before ? of_given
+                                     : all,
+                            is_made_of)) {
       return "a tensor may be made of a number that is another one each time";
     }
   }
   return std::nullopt;
+}
+
+bool NumberMatcher::MayBeInConstant(const TapeRecord& expected,
+                                    const TapeRecord& written, size_t number) {
+  return std::ranges::any_of(expected.registers, [&](const TapeRegister& reg) {
+    if (reg.origin != Origin::kConstant || !reg.content.defined()) return false;
+    // See ConstantsDiffer.
+    return (number < std::max(expected.numbers.seen, written.numbers.seen) ||
+            at::isFloatingType(reg.content.scalar_type())) &&
+           IsMadeOf(reg.content, expected.numbers.values[number],
+                    written.numbers.values[number]);
+  });
 }
 
 std::optional<NumberMatcher::Given> NumberMatcher::FindGiven(

@@ -58,6 +58,10 @@ class NumberMatcher {
   // number that was found. Nothing: all is explained; else what is not.
   std::optional<std::string> Differs(TapeRecord& expected, TapeRecord& written);
 
+  // A tensor of the host may be made of that number of the call's, by no call.
+  static bool MayBeInConstant(const TapeRecord& expected,
+                              const TapeRecord& written, size_t number);
+
  private:
   struct Difference {
     Place place;

@@ -102,7 +102,8 @@ void RegionVariants::KeepHistory(int64_t tape,
 
 bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
                            std::vector<double> numbers,
-                           std::vector<at::Tensor> watched, int64_t owner) {
+                           std::vector<at::Tensor> watched, int64_t owner,
+                           size_t seen) {
   const std::lock_guard lock(mutex_);
   if (recorder_ != nullptr) return false;
   const TapeInputs given{inputs, numbers};
@@ -140,6 +141,7 @@ bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
   expect([&](const Tape& tape) { return tape.Resembles(given); });
   parts.inputs = std::move(inputs);
   parts.numbers = std::move(numbers);
+  parts.seen = seen;
   parts.watched = std::move(watched);
   recorder_ = TapeRecorder::Begin(std::move(parts));
   owner_ = owner;

@@ -101,8 +101,10 @@ class RegionVariants {
     std::vector<int64_t> dropped = {};  // tapes that have gone
   };
   // False: somebody else records. `owner` is who may abandon it.
+  // `seen`: see TapeNumbers::seen.
   bool Begin(std::vector<at::Tensor> inputs, std::vector<double> numbers,
-             std::vector<at::Tensor> watched, int64_t owner = 0);
+             std::vector<at::Tensor> watched, int64_t owner = 0,
+             size_t seen = SIZE_MAX);
   // By the thread that began, before End; see TapeRecorder::NoteArithmetic.
   void NoteArithmetic(std::vector<NumberNode> nodes,
                       std::vector<double> values);

@@ -322,20 +322,9 @@ std::optional<std::string> TapeMatcher::EndDiffers(
     }
   }
   if (!HoldTheSame()) return "a tensor of the host holds something else";
-  const TapeNumbers& numbers = expected_->numbers;
-  const std::vector<bool>& known =
-      computed.empty() ? numbers.computed : computed;
-  for (size_t i = 0; i < known.size(); ++i) {
-    if (known[i] && numbers.varies[i]) {
-      return "Python computes with a number that is another one each time";
-    }
-  }
-  for (size_t i = 0; i < numbers.decides.size(); ++i) {
-    if (numbers.decides[i] && written_->numbers.decides[i] &&
-        numbers.varies[i]) {
-      return "an operator that is made of others may decide by a number that "
-             "is another one each time";
-    }
+  if (auto difference = NumbersDiffer(
+          computed.empty() ? expected_->numbers.computed : computed)) {
+    return difference;
   }
   if (written_->calls.size() != expected_->calls.size()) {
     return "it ends after " + std::to_string(written_->calls.size()) +
@@ -353,6 +342,32 @@ std::optional<std::string> TapeMatcher::EndDiffers(
   if (!SameContents()) {
     read_another_ = true;
     return "values of the host decide what is computed, and are others";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> TapeMatcher::NumbersDiffer(
+    const std::vector<bool>& computed) {
+  TapeNumbers& then = expected_->numbers;
+  TapeNumbers& now = written_->numbers;
+  for (size_t i = 0; i < now.values.size(); ++i) {
+    const bool known = i < computed.size();
+    const bool decides = then.decides[i] && now.decides[i];
+    const bool differs = !SameBits(then.values[i], now.values[i]);
+    const bool in_constant =
+        differs && NumberMatcher::MayBeInConstant(*expected_, *written_, i);
+    if (!then.varies[i]) {
+      // Nobody has taken it.
+      then.varies[i] = now.varies[i] =
+          differs && known && !computed[i] && !decides && !in_constant;
+    } else if (known && computed[i]) {
+      return "Python computes with a number that is another one each time";
+    } else if (decides) {
+      return "an operator that is made of others may decide by a number that "
+             "is another one each time";
+    } else if (in_constant) {
+      return "a tensor may be made of a number that is another one each time";
+    }
   }
   return std::nullopt;
 }

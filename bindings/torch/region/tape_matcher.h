@@ -69,6 +69,9 @@ class TapeMatcher {
   bool SameResults(const TapeCall& expected, const TapeCall& written);
   bool SameArgument(TapeArgument& expected, TapeArgument& written,
                     const NumberMatcher::Place& place, std::string& how);
+  // Of the call's numbers: why one that operators take may not vary. Lets those
+  // vary that nobody takes. `computed`: see EndDiffers.
+  std::optional<std::string> NumbersDiffer(const std::vector<bool>& computed);
   // Of an argument that varies.
   bool SameNumbers(const TapeArgument& expected, TapeArgument& written,
                    const NumberMatcher::Place& place, std::string& how);

@@ -36,8 +36,9 @@ size_t BytesIn(const TensorForm& form) {
 
 }  // namespace
 
-TapeNumbers TapeNumbers::Of(std::vector<double> values) {
+TapeNumbers TapeNumbers::Of(std::vector<double> values, size_t seen) {
   TapeNumbers numbers;
+  numbers.seen = std::min(seen, values.size());
   numbers.varies.resize(values.size(), false);
   numbers.decides.resize(values.size(), false);
   numbers.values = std::move(values);

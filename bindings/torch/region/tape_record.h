@@ -169,7 +169,7 @@ struct TapePlacement {
 // The numbers that are given at each call: what they were, and what is known of
 // each.
 struct TapeNumbers {
-  static TapeNumbers Of(std::vector<double> values);
+  static TapeNumbers Of(std::vector<double> values, size_t seen);
 
   // Once for each recording. Empty: its floats were ordinary ones.
   void NoteComputed(const std::vector<bool>& noted);
@@ -177,6 +177,9 @@ struct TapeNumbers {
   void Join(const TapeNumbers& other);
 
   std::vector<double> values = {};
+  // So many of them, the first ones, may be anywhere in the program's code.
+  // Behind these come those that only torch's optimizers look at.
+  size_t seen = 0;
   std::vector<bool> varies = {};
   // Of recordings with floats that note it: Python did something with it but to
   // hand it on.

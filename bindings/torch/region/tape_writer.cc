@@ -31,7 +31,7 @@ TapeWriter::TapeWriter(Parts parts)
       record_{.level = parts_.level,
               .modes = surroundings_.modes(),
               .pass = parts_.pass,
-              .numbers = TapeNumbers::Of(parts_.numbers)},
+              .numbers = TapeNumbers::Of(parts_.numbers, parts_.seen)},
       matcher_(parts_.expected, &record_),
       names_(record_, fault_, gradients_, watched_),
       effects_(record_, names_),
@@ -103,7 +103,10 @@ size_t TapeWriter::Before(const c10::OperatorHandle& op,
   CheckSurroundings(op, arguments);
   if (parts_.level == TapeLevel::kBelowAutograd &&
       parts_.pass == TapePass::kWhole) {
-    if (formal_.AreAllThatIsMade(op, arguments)) return kNoCall;
+    if (formal_.AreAllThatIsMade(op, arguments)) {
+      deciding_.NoteNumbers(arguments);  // forms may depend on them
+      return kNoCall;
+    }
     ForTensors(arguments, [this](const at::Tensor& tensor) {
       if (!formal_.TakeZero(tensor)) return;
       const size_t call = Write(FormalTensors::ZeroOperator(),
@@ -230,11 +233,9 @@ void TapeWriter::NoteState(const c10::OperatorHandle& op,
                            std::span<const c10::IValue> arguments,
                            std::span<const c10::IValue> results) {
   if (fault_.refused()) return;
-  if (op == GeneratorStates::Set()) {
-    sets_states_ = true;
-    const auto why = GeneratorStates::WhyNotSet(record_, names_, arguments);
-    if (why.has_value()) return fault_.Refuse(*why);
-  }
+  sets_states_ |= op == GeneratorStates::Set();
+  const auto why = GeneratorStates::WhyNot(op, arguments, record_, names_);
+  if (why.has_value()) return fault_.Refuse(*why);
   After(Before(op, arguments), results);
 }
 

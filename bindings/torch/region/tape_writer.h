@@ -44,6 +44,7 @@ class TapeWriter {
     TapePass pass = TapePass::kWhole;  // others are written below autograd
     std::vector<at::Tensor> inputs = {};
     std::vector<double> numbers = {};
+    size_t seen = SIZE_MAX;  // see TapeNumbers::seen
     // Tensors from outside that the callable may look at, and whose gradients
     // it may read or drop, beside those that its calls use.
     std::vector<at::Tensor> watched = {};

@@ -134,6 +134,25 @@ TEST_F(NumberMatcherTest, NumbersThatAreGivenAreOperandsToo) {
   EXPECT_TRUE(at::equal(Run({11}).value(), x_ * 33));
 }
 
+TEST_F(NumberMatcherTest, ANumberThatNobodyTakesVaries) {
+  const Callable callable = [this](Notes&) { return x_ * 3; };
+  EXPECT_EQ(Learn(callable, {2}, {5}), "");
+  EXPECT_TRUE(at::equal(Run({11}).value(), x_ * 3));
+}
+
+TEST_F(NumberMatcherTest, ANumberThatMayBeInAnIntegerStays) {
+  // No call makes it, as where an element is set to a number.
+  const Callable callable = [this](Notes&) {
+    const at::Tensor integer =
+        at::detail::empty_cpu({}, at::kLong, {}, {}, {}, {});
+    *integer.mutable_data_ptr<int64_t>() = 0;
+    return x_ * integer;
+  };
+  EXPECT_EQ(Record(callable, {0.2}, false).reason, "");
+  EXPECT_FALSE(Record(callable, {0.5}, true).as_expected);
+  EXPECT_FALSE(Run({0.7}).has_value());
+}
+
 TEST_F(NumberMatcherTest, ElementsOfListsAreNumbers) {
   const Callable callable = [this](Notes& notes) {
     counter_.add_(1);

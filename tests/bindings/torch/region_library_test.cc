@@ -51,7 +51,7 @@ class RegionLibraryTest : public HostRuntimeTest {
   Verdict Record(int64_t region) {
     const at::NoGradGuard no_grad;
     EXPECT_TRUE(Op("begin_region", region, int64_t{0}, Tensors{y_},
-                   std::vector<double>{}, Tensors{})[0]
+                   std::vector<double>{}, int64_t{0}, Tensors{})[0]
                     .toBool());
     const auto ended =
         Op("end_region", region, Tensors{y_ + 1}, Names{}, int64_t{1});
@@ -81,7 +81,7 @@ TEST_F(RegionLibraryTest, RegionsAreFoundUntilTheyAreDropped) {
   EXPECT_NE(FindRegion(other), nullptr);
   Op("drop_region", made_);  // once more does nothing
   EXPECT_FALSE(Op("begin_region", made_, int64_t{0}, Tensors{y_},
-                  std::vector<double>{}, Tensors{})[0]
+                  std::vector<double>{}, int64_t{0}, Tensors{})[0]
                    .toBool());
   EXPECT_EQ(Run(made_).step, Of(Step::kPlain));
   Op("drop_region", other);
@@ -151,7 +151,7 @@ TEST_F(RegionLibraryTest, InAForkedChildNothingIsRun) {
 TEST_F(RegionLibraryTest, ItsOwnerAloneAbandonsARecording) {
   const auto begin = [this](int64_t owner) {
     return Op("begin_region", made_, owner, Tensors{y_}, std::vector<double>{},
-              Tensors{})[0]
+              int64_t{0}, Tensors{})[0]
         .toBool();
   };
   ASSERT_TRUE(begin(5));

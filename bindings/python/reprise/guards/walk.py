@@ -178,6 +178,10 @@ class Walk:
         """The program's code may do mathematics with a number."""
         return self._code.computes
 
+    def hides_groups(self) -> bool:
+        """Return whether the program's code looks into no group of an optimizer."""
+        return self.names().isdisjoint({"param_groups", "defaults", *READ_ALL})
+
     def names(self) -> frozenset[str]:
         """Attributes and globals that the program's code names."""
         globals_of = (named_by(fn.__code__).globals for fn in self._code.functions)

@@ -37,7 +37,7 @@ class _BackwardPass(Variants):
     ) -> dict[int, torch.Tensor]:
         """What `gradients` gives, and written down if nobody else records."""
         with OpenRecording(self.handle) as opened:
-            if not opened.begin(given, [], []):
+            if not opened.begin(given, [], [], 0):
                 return gradients()
             found = gradients()
             which = tuple(sorted(found))
