@@ -323,6 +323,39 @@ def test_an_optimizer_that_cannot_be_fused_is_named() -> None:
     assert "fused=True" in _advice.for_optimizers([adam])
 
 
+@pytest.mark.parametrize(
+    ("make", "helps"),
+    [
+        (
+            lambda p: torch.optim.NAdam(p),
+            "on a GPU make it with capturable=True, or call",
+        ),
+        (lambda p: torch.optim.ASGD(p), "make it with foreach=True"),
+        (lambda p: torch.optim.Adafactor(p), "call it outside of the region"),
+        (
+            lambda p: torch.optim.SGD(p, torch.tensor(0.1)),
+            "learning rate a float, or make",
+        ),
+        (lambda p: torch.optim.SGD(p, torch.tensor(0.1), fused=True), ""),
+    ],
+)
+def test_what_helps_where_an_optimizer_reads_numbers(make: Any, helps: str) -> None:
+    """What takes no `fused` is not told to take it."""
+    optimizer = make([torch.ones(3, 3, requires_grad=True)])
+    told = _advice.for_optimizers([optimizer])
+    assert helps in told
+    assert bool(told) == bool(helps)
+    assert ("fused=True" in told) <= ("fused" in optimizer.defaults)
+
+
+@pytest.mark.parametrize("name", ["LBFGS", "SparseAdam"])
+def test_an_optimizer_that_keeps_numbers_is_told_of(name: str) -> None:
+    optimizer = getattr(torch.optim, name)([torch.ones(3)])
+    changed = f"{name}.state.[Parameter].step"
+    assert "outside of the region" in _advice.for_changed(changed, [optimizer])
+    assert not _advice.for_changed("Adam.state.[Parameter].step", [optimizer])
+
+
 def test_only_an_optimizers_step_is_taken_for_one(tmp_path: pathlib.Path) -> None:
     source = tmp_path / "train.py"
     lines = {

@@ -52,6 +52,10 @@ _UNCHECKED = (
 _STEP = re.compile(
     r"(opt\w*|adam\w*|sgd\w*|scaler\w*)(\[[^]]*\])?\.step\(", re.IGNORECASE
 )
+# Of torch's optimizers: those that read no numbers with foreach=True; those that keep numbers
+# and lists for themselves, which no replay changes.
+_BY_FOREACH = frozenset({"ASGD"})
+_NEVER = frozenset({"LBFGS", "SparseAdam"})
 _FUSED = (
     "the optimizer reads a number of its own there: make it with fused=True, or on a GPU "
     "with capturable=True"
@@ -90,16 +94,34 @@ def is_optimizers_step(place: str) -> bool:
 
 def for_optimizers(optimizers: Iterable[Any]) -> str:
     """Return a remedy if the step of one of these has read a number of a tensor."""
-    optimizers = list(optimizers)
-    if not optimizers:
+    remedies = {_for_optimizer(each) for each in optimizers}
+    return "; ".join(sorted(remedies - {""}))
+
+
+def _for_optimizer(optimizer: Any) -> str:
+    """Empty: it reads none."""
+    name, takes = type(optimizer).__name__, optimizer.defaults.keys()
+    if any(group.get("fused") for group in optimizer.param_groups):
         return ""
-    others = sorted(
-        {
-            type(each).__name__
-            for each in optimizers
-            if not each.defaults.keys() & {"fused", "capturable"}
-        }
-    )
-    if others:
-        return f"{', '.join(others)} reads numbers in each step: call it outside of the region"
-    return _FUSED
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    # Else it is a tensor.
+    floats = all(rate is None or isinstance(rate, (int, float)) for rate in rates)
+    helps = [] if floats else ["keep its learning rate a float"]
+    if "fused" in takes:
+        helps.append("make it with fused=True")
+    elif name in _BY_FOREACH:
+        helps.append("make it with foreach=True")
+    if "capturable" in takes:
+        helps.append("on a GPU make it with capturable=True")
+    if not takes & {"fused", "capturable"} or not (helps[:-1] or "fused" in takes):
+        helps.append("call it outside of the region")
+    return f"{name} reads numbers in each step: {', or '.join(helps)}"
+
+
+def for_changed(what: str, optimizers: Iterable[Any]) -> str:
+    """Return a remedy if what a call has changed is an optimizer's; empty: it is none's."""
+    for each in optimizers:
+        name = type(each).__name__
+        if what.startswith(f"{name}.state.") and name in _NEVER:
+            return f"call the step of {name} outside of the region"
+    return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprise._advice import for_reader
+from reprise._advice import for_changed, for_reader
 from reprise._enums import Verdict
 from reprise._open_recording import Learned
 from reprise._region_standing import Standing
@@ -102,6 +102,10 @@ class Learning:
 
     def note_changed(self, what: str, remedy: str) -> None:
         """Note that the callable has changed what it reads. Often: it is run from now on."""
+        walk = self._reads.walk
+        remedy = (
+            for_changed(what, walk.optimizers if walk is not None else ()) or remedy
+        )
         # The first one may be what the first call does, and none behind it.
         remedy = f" ({remedy})" if remedy and self._changes else ""
         self._standing.note(CHANGES.format(what) + remedy)
