@@ -149,6 +149,14 @@ def read_without_gradients(net: Net, x: torch.Tensor, state: torch.Tensor) -> An
     return scale
 
 
+def under_a_hook(net: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
+    """The engine's first operator is a hook's, before the function runs that it is of."""
+    leaf = (x + state.detach()).requires_grad_()
+    leaf.register_hook(lambda gradient: gradient * 2)
+    net.one(leaf).square().mean().backward()
+    return leaf.grad
+
+
 def as_a_target(net: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
     """Its gradient is asked for, and is handed back."""
     loss = (net.one(x) * state).square().mean()
@@ -193,7 +201,7 @@ def of_an_operator(net: Net) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("given", [of_a_sum, of_an_operator])
-@pytest.mark.parametrize("fn", [detached, read_without_gradients])
+@pytest.mark.parametrize("fn", [detached, read_without_gradients, under_a_hook])
 def test_a_history_to_which_no_pass_goes(device: str, fn: Any, given: Any) -> None:
     shaped = lambda net: given(net)[:1]  # noqa: E731
     report = call_with_history(fn, shaped, device)

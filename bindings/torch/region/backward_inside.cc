@@ -61,26 +61,24 @@ bool BackwardInside::IsOlder(const Node& function) const {
   return start == starts_.end() || number < start->second;
 }
 
-bool BackwardInside::Note(const NodePtr& function) {
+void BackwardInside::NoteRun() {
+  const NodePtr function = torch::autograd::get_current_node();
+  if (function == nullptr) return;  // a callback behind a pass
   // Before it makes functions of its own, on this thread.
   starts_.emplace(at::RecordFunction::currentThreadId(),
                   at::sequence_number::peek());
-  went_outside_ |= function != nullptr && IsOlder(*function);
+  went_outside_ |= IsOlder(*function);
   if (!torch::autograd::get_current_graph_task_keep_graph()) {
-    freed_.insert(function.get());
+    freed_.emplace(function.get(), function);
   }
-  return executed_.emplace(function.get(), function).second;
-}
-
-void BackwardInside::NoteRun() {
-  const NodePtr function = torch::autograd::get_current_node();
-  if (function != nullptr) Note(function);
 }
 
 void BackwardInside::NoteCall(const TapeRecord& record, TapeFault& fault) {
   if (!IsHere()) return;
   any_ = true;
-  unseen_ |= Note(torch::autograd::get_current_node());
+  NoteRun();  // its hooks come first
+  // Nobody is told which functions run.
+  went_outside_ |= !at::isRecordFunctionEnabled();
   if (record.pass == TapePass::kBackward) {
     if (at::GradMode::is_enabled()) fault.Refuse(Refusal::kBackwardTwice);
   } else if (record.level == TapeLevel::kAboveAutograd ||

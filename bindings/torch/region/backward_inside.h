@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "bindings/torch/base/torch_versions.h"
@@ -35,12 +34,8 @@ class BackwardInside {
   void NoteCall(const TapeRecord& record, TapeFault& fault);
   // There was one.
   bool any() const { return any_; }
-  // One of the passes went through that function.
-  bool HasRun(const torch::autograd::Node* function) const {
-    return unseen_ ? any_ : executed_.contains(function);
-  }
-  // One of the passes went through a function that was there before: no replay
-  // would see what becomes of that, or of its hooks.
+  // One of the passes went through a function that was there before, or may
+  // have: no replay would see what becomes of that, or of its hooks.
   bool went_outside() const { return went_outside_; }
   // No second pass gets from there to a leaf: on each way there is a function
   // that has run, and has let go of what it had saved. One that saves nothing
@@ -53,16 +48,12 @@ class BackwardInside {
  private:
   using Node = torch::autograd::Node;
 
-  // A function runs. False: it is known.
-  bool Note(const NodePtr& function);
   // It was made before. Each thread numbers its own functions.
   bool IsOlder(const Node& function) const;
 
   bool any_ = false;
-  bool unseen_ = false;  // a function has run that was not noted
   // Kept, for another node may be made where one has been.
-  std::unordered_map<const torch::autograd::Node*, NodePtr> executed_;
-  std::unordered_set<const torch::autograd::Node*> freed_;  // among them
+  std::unordered_map<const torch::autograd::Node*, NodePtr> freed_;
   bool went_outside_ = false;
   // By thread: the number of the first function that may have been made inside.
   std::unordered_map<uint64_t, uint64_t> starts_;

@@ -37,10 +37,6 @@ bool OutsideCheck::CheckRegisters(const BackwardInside& backward) {
     if (backward.any() && came.form.hooks != 0) {
       fault_.Refuse(Refusal::kOutsideHooksRun);
     }
-    const torch::autograd::Node* const history = names_.HistoryOf(reg);
-    if (history != nullptr && backward.HasRun(history)) {
-      fault_.Refuse(Refusal::kBackwardGoesOutside);
-    }
   };
   for (size_t reg = 0; reg < record_.registers.size(); ++reg) {
     const TapeRegister& came = record_.registers[reg];

@@ -315,11 +315,11 @@ void TapeWriter::NoteResults(std::span<const at::Tensor> outputs,
 
 void TapeWriter::CheckEnd(std::span<const at::Tensor> outputs,
                           Outcome& outcome) {
-  OutsideCheck outside(record_, fault_, names_, gradients_, parts_.inputs);
-  outcome.tracks_gradients |= outside.CheckRegisters(backward_);
   if (parts_.pass != TapePass::kBackward && backward_.went_outside()) {
     fault_.Refuse(Refusal::kBackwardGoesOutside);
   }
+  OutsideCheck outside(record_, fault_, names_, gradients_, parts_.inputs);
+  outcome.tracks_gradients |= outside.CheckRegisters(backward_);
   names_.CheckDataWrites();
   outside.CheckWatched(parts_.watched, std::move(watched_));
   if (parts_.pass == TapePass::kBackward) {

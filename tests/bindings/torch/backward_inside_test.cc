@@ -3,6 +3,7 @@
 #include "bindings/torch/region/backward_inside.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -90,27 +91,6 @@ TEST(BackwardInsideTest, FunctionsThatSaveNothingRunAgain) {
   EXPECT_FALSE(noted.inside.HasUsedUp((x + x).grad_fn()));
 }
 
-TEST(BackwardInsideTest, KnowsWhichFunctionsHaveRun) {
-  Noted noted;
-  const at::Tensor x = TensorOf(&noted);
-  const at::Tensor other = TensorOf(&noted);
-  noted.calls = false;  // it hands its gradient on
-  x.sum().backward();
-  EXPECT_FALSE(noted.inside.any());
-  EXPECT_TRUE(noted.inside.HasRun(x.grad_fn().get()));
-  EXPECT_FALSE(noted.inside.HasRun(other.grad_fn().get()));
-}
-
-TEST(BackwardInsideTest, AnyMayHaveRunIfOneWasNotSeen) {
-  Noted noted;
-  const at::Tensor x = TensorOf(&noted);
-  const at::Tensor other = TensorOf(&noted);
-  noted.sees_runs = false;
-  EXPECT_FALSE(noted.inside.HasRun(other.grad_fn().get()));
-  x.sum().backward();
-  EXPECT_TRUE(noted.inside.HasRun(other.grad_fn().get()));
-}
-
 TEST(BackwardInsideTest, KeptGraphsAreNotUsedUp) {
   for (const bool create_graph : {false, true}) {
     Noted noted;
@@ -155,6 +135,33 @@ TEST(BackwardInsideTest, GoesOutsideWhereAFunctionWasThereBefore) {
   EXPECT_TRUE(noted.inside.any());
   EXPECT_FALSE(noted.inside.went_outside());
   (TensorOf(&noted) * made_before).sum().backward();
+  EXPECT_TRUE(noted.inside.went_outside());
+}
+
+TEST(BackwardInsideTest,
+     GoesOutsideThroughAFunctionThatOnlyHandsItsGradientOn) {
+  Noted noted;
+  const at::Tensor made_before = TensorOf(&noted);
+  noted.inside = BackwardInside();
+  noted.calls = false;
+  made_before.sum().backward();
+  EXPECT_FALSE(noted.inside.any());
+  EXPECT_TRUE(noted.inside.went_outside());
+}
+
+TEST(BackwardInsideTest, AFunctionWhoseHooksCallFirstIsNotOutside) {
+  Noted noted;
+  noted.sees_runs = false;  // not yet
+  TensorOf(&noted).sum().backward();
+  EXPECT_TRUE(noted.inside.any());
+  EXPECT_FALSE(noted.inside.went_outside());
+}
+
+TEST(BackwardInsideTest, MayHaveGoneOutsideIfNobodyIsToldOfFunctions) {
+  Noted noted;
+  const at::Tensor x = TensorOf(&noted);
+  const at::DisableRecordFunctionGuard untold;
+  x.sum().backward();
   EXPECT_TRUE(noted.inside.went_outside());
 }
 
