@@ -24,6 +24,13 @@ std::string NameOf(const NumberMatcher::Place& place,
          call.op.schema().arguments()[place.argument].name() + "'";
 }
 
+// They read what is the same where the tensors hold the same.
+bool ReadAlike(const NumberRead& one, const NumberRead& other) {
+  using Added = NumberRead::Added;
+  return std::ranges::equal(one.added, other.added, SameBits, &Added::value,
+                            &Added::value);
+}
+
 bool IsNegatedGiven(const NumberNode& node, std::span<const NumberNode> nodes,
                     uint32_t index) {
   return node.op == NumberOp::kNegate &&
@@ -85,7 +92,7 @@ std::optional<std::string> NumberMatcher::ReadsDiffer(
   if (then.reads.size() != now.reads.size()) return "it reads other numbers";
   for (size_t k = 0; k < now.reads.size(); ++k) {
     const NumberRead& read = now.reads[k];
-    if (read.reg != then.reads[k].reg || !read.Resembles(then.reads[k])) {
+    if (read.reg != then.reads[k].reg || !ReadAlike(read, then.reads[k])) {
       return "it reads other numbers";
     }
     for (const NumberRead::Added& added : read.added) {
@@ -109,7 +116,7 @@ std::optional<std::string> NumberMatcher::ReadsDiffer(
       return (first ? SameBits(then.reads[j].value, then.reads[k].value)
                     : stands_for[j] == stands_for[k]) &&
              SameBits(now.reads[j].value, now.reads[k].value) &&
-             now.reads[j].Resembles(now.reads[k]) &&
+             ReadAlike(now.reads[j], now.reads[k]) &&
              form(now.reads[j]).dtype == form(now.reads[k]).dtype;
     };
     while (one < k && !same(one)) ++one;

@@ -22,9 +22,6 @@ struct NumberRead {
   int32_t reg = 0;  // kForeign
   std::vector<Added> added = {};
   double value = 0;  // as it was read in the recording
-
-  // They read what is the same where the tensors hold the same.
-  bool Resembles(const NumberRead& other) const;
 };
 
 // What Python computes from the numbers that a call is given and those that it
