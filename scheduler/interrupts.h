@@ -53,8 +53,13 @@ class Interrupts {
   // stream, is not seen. Relaxed: the thread that did it goes on to order
   // others behind that itself.
   void NoteUnseen() { unseen_.store(true, std::memory_order_relaxed); }
-  // The same of an op that may write any memory. It counts once there are
-  // several streams: its own stream's session knows of the op.
+  // That, and All: the program takes an address.
+  void MemoryIsUsed(const char* what) {
+    NoteUnseen();
+    All(what);
+  }
+  // The same as NoteUnseen of an op that may write any memory. It counts once
+  // there are several streams: its own stream's session knows of the op.
   void NoteUnknownWrites() {
     if (unknown_writes_.load(std::memory_order_relaxed)) return;
     unknown_writes_.store(true, std::memory_order_relaxed);
@@ -64,18 +69,36 @@ class Interrupts {
            (unknown_writes_.load(std::memory_order_relaxed) &&
             parts_.writes->several());
   }
-  // See Runtime, whose functions of these names these are.
-  void BeforeUnknownWrites(Session* session, const uint64_t* at);
+  // An op that stands in the book of ops may write memory of which its operands
+  // do not tell, from now on. Interrupts all sessions but its own, which has
+  // nothing run ahead if it is at that op still. `at`: the op's words, if it
+  // stood in the book as another one before and `session` may have gone on.
+  // Null session: the op's own is not known, and all are interrupted.
+  void BeforeUnknownWrites(Session* session, const uint64_t* at = nullptr);
+  // See StreamWrites. `wait`: what AfterWait is to be given if the host has
+  // waited by the end of the op. A `session` that is none of this runtime's may
+  // wait for anything.
   void BeforeOp(Session* session, const engine::OpView& op, bool may_wait,
                 HostWait& wait);
 
+  // There are sessions that these would tell.
+  bool has_several_streams() const { return parts_.writes->several(); }
+
   // --- Waits of the host ---
 
+  // The host is about to wait for a stream, or for an event of whatever stream,
+  // maybe inside of an op: `wait` is what AfterWait is to be given.
   void NoteWait(const StreamKey& stream, HostWait& wait) const;
   void NoteWaitForEvent(const void* event, HostWait& wait) const;
   void NoteWaitForDevice(int device, HostWait& wait) const;
+  // The same outside of ops. Interrupts that stream's session, and others whose
+  // pass uses what has been written on other streams (StreamWrites).
   void BeforeWait(const StreamKey& stream, const char* what, HostWait& wait);
   void BeforeWaitForEvent(const void* event, HostWait& wait);
+  // The host has waited, for whatever it was, and the program goes on in a
+  // moment: interrupts the passes that have begun during the wait and may have
+  // read what it was for. `noted`: what was noted of it, maybe by the runtime
+  // that was active when it began.
   void AfterWait(const HostWait& noted);
   // False: AfterWait does nothing.
   bool tells_of_waits() const {

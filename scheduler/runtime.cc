@@ -269,73 +269,20 @@ bool Runtime::Interrupt(const StreamKey& key, const char* what) {
   return session != nullptr && session->Interrupt(what);
 }
 
-void Runtime::InterruptAll(const char* what) { impl_->interrupts().All(what); }
-
-void Runtime::MemoryIsUsed(const char* what) {
-  impl_->interrupts().NoteUnseen();
-  impl_->interrupts().All(what);
-}
-
 void Runtime::MemoryIsUsedOn(const StreamKey& stream, const char* what) {
   // Once the stream has a session, the others are told of waits for it.
   Session* const session = impl_->SessionFor(stream);
   if (session == nullptr || impl_->writes().several()) {
-    MemoryIsUsed(what);
+    impl_->interrupts().MemoryIsUsed(what);
     return;
   }
   impl_->interrupts().NoteUnknownWrites();
   (void)session->Interrupt(what);
 }
 
-void Runtime::NoteUnwatchedWork() { impl_->unwatched().Add(); }
+Interrupts& Runtime::interrupts() { return impl_->interrupts(); }
 
 UnwatchedWork& Runtime::unwatched() { return impl_->unwatched(); }
-
-void Runtime::NoteWait(const StreamKey& stream, HostWait& wait) const {
-  impl_->interrupts().NoteWait(stream, wait);
-}
-
-void Runtime::NoteWaitForEvent(const void* event, HostWait& wait) const {
-  impl_->interrupts().NoteWaitForEvent(event, wait);
-}
-
-void Runtime::NoteWaitForDevice(int device, HostWait& wait) const {
-  impl_->interrupts().NoteWaitForDevice(device, wait);
-}
-
-void Runtime::BeforeWait(const StreamKey& stream, const char* what,
-                         HostWait& wait) {
-  impl_->interrupts().BeforeWait(stream, what, wait);
-}
-
-void Runtime::BeforeWaitForEvent(const void* event, HostWait& wait) {
-  impl_->interrupts().BeforeWaitForEvent(event, wait);
-}
-
-void Runtime::AfterWait(const HostWait& wait) {
-  impl_->interrupts().AfterWait(wait);
-}
-
-bool Runtime::tells_of_waits() const {
-  return impl_->interrupts().tells_of_waits();
-}
-
-void Runtime::BeforeUnknownWrites(Session* session, const uint64_t* at) {
-  impl_->interrupts().BeforeUnknownWrites(session, at);
-}
-
-void Runtime::NoteUnseen() { impl_->interrupts().NoteUnseen(); }
-
-void Runtime::BeforeOp(Session* session, const engine::OpView& op,
-                       bool may_wait, HostWait& wait) {
-  impl_->interrupts().BeforeOp(session, op, may_wait, wait);
-}
-
-bool Runtime::has_several_streams() const { return impl_->writes().several(); }
-
-bool Runtime::may_have_opened() const {
-  return impl_->interrupts().may_have_opened();
-}
 
 const Skipping& Runtime::asleep() const { return impl_->asleep(); }
 

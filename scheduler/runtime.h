@@ -33,6 +33,7 @@ enum class Shortage : uint8_t {
 };
 
 class BuildQueue;
+class Interrupts;
 
 // Thread-safe. Never destroyed while a session is in use; torch's lives for the
 // whole process.
@@ -75,54 +76,18 @@ class Runtime {
   void Pause();
   void Resume();
 
-  // Interrupts the session of a stream, if there is one, or all (see
+  // Interrupts the session of a stream, if there is one (see
   // Session::Interrupt). True if something had been run ahead.
   bool Interrupt(const StreamKey& key, const char* what);
-  void InterruptAll(const char* what);
-  // The same, when the program takes an address: who writes there is not seen.
-  void MemoryIsUsed(const char* what);
-  // That alone, where there is nothing to interrupt.
-  void NoteUnseen();
-  // The same by work on that stream: the others are behind what orders them.
-  // Makes the stream's session.
+  // Interrupts::MemoryIsUsed, by work on that stream: the others are behind
+  // what orders them. Makes the stream's session.
   void MemoryIsUsedOn(const StreamKey& stream, const char* what);
-  // Work that no session was shown may have been enqueued (UnwatchedWork::Add).
-  void NoteUnwatchedWork();
-  // The host is about to wait for a stream, or for an event of whatever stream,
-  // maybe inside of an op: `wait` is what AfterWait is to be given.
-  void NoteWait(const StreamKey& stream, HostWait& wait) const;
-  void NoteWaitForEvent(const void* event, HostWait& wait) const;
-  void NoteWaitForDevice(int device, HostWait& wait) const;
-  // The same outside of ops. Interrupts that stream's session, and others whose
-  // pass uses what has been written on other streams (StreamWrites).
-  void BeforeWait(const StreamKey& stream, const char* what, HostWait& wait);
-  void BeforeWaitForEvent(const void* event, HostWait& wait);
-  // The host has waited, for whatever it was, and the program goes on in a
-  // moment: interrupts the passes that have begun during the wait and may have
-  // read what it was for. `wait`: what was noted of it, maybe by the runtime
-  // that was active when it began.
-  void AfterWait(const HostWait& wait);
-  // Events of streams, which tell UnwatchedWork what is ordered behind what.
+  // What sessions are told of other streams, and of waits. Lives as long as the
+  // runtime.
+  Interrupts& interrupts();
+  // Events of streams, which tell it what is ordered behind what, and work that
+  // no session was shown.
   UnwatchedWork& unwatched();
-  // False: AfterWait does nothing.
-  bool tells_of_waits() const;
-  // See StreamWrites. `wait`: what AfterWait is to be given if the host has
-  // waited by the end of the op. A `session` that is none of this runtime's may
-  // wait for anything.
-  void BeforeOp(Session* session, const engine::OpView& op, bool may_wait,
-                HostWait& wait);
-  // An op that stands in the book of ops may write memory of which its operands
-  // do not tell, from now on. Interrupts all sessions but its own, which has
-  // nothing run ahead if it is at that op still. `at`: the op's words, if it
-  // stood in the book as another one before and `session` may have gone on.
-  // Null session: the op's own is not known, and all are interrupted.
-  void BeforeUnknownWrites(Session* session, const uint64_t* at = nullptr);
-  // There are sessions that it would tell.
-  bool has_several_streams() const;
-
-  // False if, since the last InterruptAll, no trace has been begun on any
-  // session, and that call has ended: there is nothing to interrupt.
-  bool may_have_opened() const;
 
   // While it is on no op need be shown to any session, which saves the work:
   // watching does not pay (Attention). After each kOpsPassedOver ops that were

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "scheduler/interrupts.h"
 #include "scheduler/runtime.h"
 #include "tests/sim/model_frontend.h"
 
@@ -31,7 +32,8 @@ class Beside {
       : real_(frontend, session), plain_(&plain_frontend_, nullptr) {
     real_.before_op = [runtime, session](const engine::OpView& op) {
       HostWait wait;
-      runtime->BeforeOp(session, op, /*may_wait=*/op.cut != nullptr, wait);
+      runtime->interrupts().BeforeOp(session, op,
+                                     /*may_wait=*/op.cut != nullptr, wait);
     };
     real_weight_ = real_.Make(2);
     plain_weight_ = plain_.Make(2);
@@ -119,17 +121,18 @@ TEST_P(RuntimeThreadsTest, EveryProgramGetsItsResults) {
       EXPECT_FALSE(runtime.ExplainJson().empty());
       (void)runtime.stats();
       (void)runtime.Wait(std::chrono::milliseconds(i % 8 == 0 ? 1 : 0));
-      if (i % 4 == 1) runtime.InterruptAll("somebody looks");
+      if (i % 4 == 1) runtime.interrupts().All("somebody looks");
       runtime.BeforeMemoryGoes(static_cast<int>(i % 2));
       if (i % 8 == 3) {
-        runtime.BeforeWait({.device = 0}, "somebody waits", wait);
+        runtime.interrupts().BeforeWait({.device = 0}, "somebody waits", wait);
       }
-      if (i % 8 == 4) runtime.AfterWait(std::exchange(wait, {}));
-      if (i % 8 == 5) runtime.BeforeWaitForEvent(&wait, wait);
-      if (i % 16 == 6) runtime.NoteUnwatchedWork();
+      if (i % 8 == 4) runtime.interrupts().AfterWait(std::exchange(wait, {}));
+      if (i % 8 == 5) runtime.interrupts().BeforeWaitForEvent(&wait, wait);
+      if (i % 16 == 6) runtime.unwatched().Add();
       if (i % 16 == 7) runtime.unwatched().WaitsFor(&wait, {.device = 1});
-      if (i % 16 == 8) runtime.NoteWaitForDevice(0, wait);
-      if (i % 32 == 17) runtime.MemoryIsUsed("somebody has an address");
+      if (i % 16 == 8) runtime.interrupts().NoteWaitForDevice(0, wait);
+      if (i % 32 == 17)
+        runtime.interrupts().MemoryIsUsed("somebody has an address");
       if (i % 16 == 9) runtime.Pause();
       if (i % 16 == 11) runtime.Resume();
       if (i % 32 == 20) runtime.Reset();

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "scheduler/interrupts.h"
 #include "scheduler/ops_under_way.h"
 #include "scheduler/runtime.h"
 #include "tests/sim/model_frontend.h"
@@ -202,6 +203,7 @@ class UnwatchedReplayTest : public testing::Test {
   }
 
   Runtime& runtime() { return *made_.runtime; }
+  Interrupts& interrupts() { return runtime().interrupts(); }
 
   template <typename Between>
   std::vector<float> Pass(Between between) {
@@ -237,8 +239,8 @@ class UnwatchedReplayTest : public testing::Test {
   }
   void WaitFor(const StreamKey& stream) {
     HostWait wait;
-    runtime().BeforeWait(stream, "the host waits", wait);
-    if (runtime().tells_of_waits()) runtime().AfterWait(wait);
+    interrupts().BeforeWait(stream, "the host waits", wait);
+    if (interrupts().tells_of_waits()) interrupts().AfterWait(wait);
   }
   // Of a whole pass: 2, and 1 if it was interrupted in between.
   template <typename Between>
@@ -259,8 +261,8 @@ class UnwatchedReplayTest : public testing::Test {
 
   void WaitForEvent() {
     HostWait wait;
-    runtime().BeforeWaitForEvent(&event_, wait);
-    if (runtime().tells_of_waits()) runtime().AfterWait(wait);
+    interrupts().BeforeWaitForEvent(&event_, wait);
+    if (interrupts().tells_of_waits()) interrupts().AfterWait(wait);
   }
   // Of 50 passes, those that were followed to the end.
   template <typename Between>
@@ -305,14 +307,14 @@ TEST_F(UnwatchedReplayTest, WorkEnqueuedWhileNobodyWatchedOnAKnownStream) {
 }
 
 TEST_F(UnwatchedReplayTest, WorkBehindAnEvent) {
-  runtime().NoteUnwatchedWork();
+  runtime().unwatched().Add();
   ExpectEagers([&] { WaitForEvent(); });
 }
 
 // The host waits for a stream that waits for the one with the work.
 TEST_F(UnwatchedReplayTest, WorkBehindAStreamThatWaitsForAnEvent) {
   (void)runtime().SessionFor(kThird);
-  runtime().NoteUnwatchedWork();
+  runtime().unwatched().Add();
   WaitFor(kThird);
   const std::vector<float> z = Pass([&] {
     ExpectReplayed();
@@ -326,43 +328,43 @@ TEST_F(UnwatchedReplayTest, WorkBehindAStreamThatWaitsForAnEvent) {
 // The host waits inside of an op of another stream (.item()).
 TEST_F(UnwatchedReplayTest, AnOpThatMayWait) {
   Session* const aside = runtime().SessionFor(kAside);
-  runtime().NoteUnwatchedWork();
+  runtime().unwatched().Add();
   const uint64_t words[] = {1, 2};
   engine::OpView op;
   op.words = words;
   const std::vector<float> z = Pass([&] {
     ExpectReplayed();
     HostWait wait;
-    runtime().BeforeOp(aside, op, /*may_wait=*/true, wait);
+    interrupts().BeforeOp(aside, op, /*may_wait=*/true, wait);
     WriteX();
-    runtime().NoteWait(kAside, wait);
-    runtime().AfterWait(wait);
+    interrupts().NoteWait(kAside, wait);
+    interrupts().AfterWait(wait);
   });
   EXPECT_EQ(z, Expected());
 }
 
 // A pass that has begun during the wait is interrupted behind it.
 TEST_F(UnwatchedReplayTest, APassThatBeginsDuringTheWait) {
-  runtime().NoteUnwatchedWork();
+  runtime().unwatched().Add();
   HostWait wait;
-  runtime().BeforeWait(kAside, "the host waits", wait);
-  ExpectEagers([&] { runtime().AfterWait(wait); });
+  interrupts().BeforeWait(kAside, "the host waits", wait);
+  ExpectEagers([&] { interrupts().AfterWait(wait); });
 }
 
 // Once the host has waited for a stream, waits for it end no pass of others.
 TEST_F(UnwatchedReplayTest, EndsPassesOfOthersOnce) {
   (void)runtime().SessionFor(kAside);
-  runtime().NoteUnwatchedWork();
+  runtime().unwatched().Add();
   EXPECT_EQ(FollowedOf([&] { WaitFor(kAside); }), 1u);
   PassUntilFollowed();
   EXPECT_EQ(FollowedOf([&] { WaitFor(kAside); }), 2u);
   EXPECT_EQ(FollowedOf([&] { WaitFor(kThird); }), 1u);
   PassUntilFollowed();
   HostWait wait;
-  runtime().NoteWaitForDevice(0, wait);
-  runtime().AfterWait(wait);
+  interrupts().NoteWaitForDevice(0, wait);
+  interrupts().AfterWait(wait);
   HostWait event;
-  runtime().NoteWaitForEvent(&event_, event);
+  interrupts().NoteWaitForEvent(&event_, event);
   EXPECT_FALSE(event.unwatched);
   PassUntilFollowed();
   const StreamKey fourth{.stream = reinterpret_cast<void*>(24)};
@@ -373,35 +375,37 @@ TEST_F(UnwatchedReplayTest, WorkThatComesDuringAWait) {
   const auto check = [this](auto before) {
     HostWait wait;
     before(wait);
-    runtime().NoteUnwatchedWork();  // another thread has woken the stream up
+    runtime().unwatched().Add();  // another thread has woken the stream up
     before_ = runtime().stats();
     ExpectEagers([&] {
-      if (runtime().tells_of_waits()) runtime().AfterWait(wait);
+      if (interrupts().tells_of_waits()) interrupts().AfterWait(wait);
     });
     program_->Read(a_);
     PassUntilFollowed();
   };
-  check([&](HostWait& wait) { runtime().BeforeWait(kAside, "waits", wait); });
-  check([&](HostWait& wait) { runtime().BeforeWaitForEvent(&event_, wait); });
-  check([&](HostWait& wait) { runtime().NoteWaitForDevice(0, wait); });
+  check(
+      [&](HostWait& wait) { interrupts().BeforeWait(kAside, "waits", wait); });
+  check(
+      [&](HostWait& wait) { interrupts().BeforeWaitForEvent(&event_, wait); });
+  check([&](HostWait& wait) { interrupts().NoteWaitForDevice(0, wait); });
 }
 
 // The wait was noted by the runtime that was active when it began.
 TEST_F(UnwatchedReplayTest, AWaitOfAnotherRuntime) {
   Made other;
   MakeRuntime(other);
-  other.runtime->NoteUnwatchedWork();
+  other.runtime->unwatched().Add();
   HostWait wait;
-  other.runtime->NoteWait(kAside, wait);
+  other.runtime->interrupts().NoteWait(kAside, wait);
   other.runtime->Pause();
-  runtime().NoteUnwatchedWork();
-  runtime().AfterWait(wait);
+  runtime().unwatched().Add();
+  interrupts().AfterWait(wait);
   ExpectEagers([&] { WaitFor(kAside); });
 }
 
 // What does not concern such work any more ends no pass.
 TEST_F(UnwatchedReplayTest, EventsOfStreamsThatWereWaitedForEndNoPass) {
-  runtime().NoteUnwatchedWork();
+  runtime().unwatched().Add();
   WaitFor(kAside);
   EXPECT_GT(WholePasses([&] {
               runtime().unwatched().Records(&event_, kAside);
@@ -412,7 +416,7 @@ TEST_F(UnwatchedReplayTest, EventsOfStreamsThatWereWaitedForEndNoPass) {
 
 TEST_F(UnwatchedReplayTest, StreamsThatHandOverByEventsEndNoPass) {
   (void)runtime().SessionFor(kAside);
-  runtime().NoteUnwatchedWork();
+  runtime().unwatched().Add();
   EXPECT_GT(WholePasses([&] {
               runtime().unwatched().Records(&event_, kThird);
               runtime().unwatched().WaitsFor(&event_, kAside);
@@ -423,15 +427,15 @@ TEST_F(UnwatchedReplayTest, StreamsThatHandOverByEventsEndNoPass) {
 
 TEST_F(UnwatchedReplayTest, OpsOfAStreamThatWasWaitedForEndNoPass) {
   Session* const aside = runtime().SessionFor(kAside);
-  runtime().NoteUnwatchedWork();
+  runtime().unwatched().Add();
   WaitFor(kAside);
   const uint64_t words[] = {1, 2};
   engine::OpView op;
   op.words = words;
   EXPECT_GT(WholePasses([&] {
               HostWait wait;
-              runtime().BeforeOp(aside, op, /*may_wait=*/true, wait);
-              if (runtime().tells_of_waits()) runtime().AfterWait(wait);
+              interrupts().BeforeOp(aside, op, /*may_wait=*/true, wait);
+              if (interrupts().tells_of_waits()) interrupts().AfterWait(wait);
             }),
             40);
 }

@@ -186,7 +186,7 @@ class StreamOps {
     scheduler::Session* session;
     CUstream stream;
     Fault fault;
-    // See Runtime::BeforeOp and BeforeMemoryGoes.
+    // See Interrupts::BeforeOp and Runtime::BeforeMemoryGoes.
     std::function<void(scheduler::Session*, const engine::OpView&, bool waits)>
         before_op;
     std::function<void()> before_memory_goes;

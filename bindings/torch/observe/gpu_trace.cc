@@ -13,6 +13,7 @@
 #include "bindings/torch/runtime/runtime_epoch.h"
 #include "bindings/torch/runtime/thread_state.h"
 #include "bindings/torch/runtime/torch_runtime.h"
+#include "scheduler/interrupts.h"
 
 namespace reprise::bindings {
 namespace {
@@ -124,11 +125,12 @@ class GpuTrace final : public NoInterpreter {
     scheduler::HostWait wait;
     if (type == c10::kCUDA) {
       if (TorchRuntime* const within = NoteWait(kWaits)) {
-        within->scheduler().NoteWait(KeyOf(stream), t_thread_state.wait);
+        within->scheduler().interrupts().NoteWait(KeyOf(stream),
+                                                  t_thread_state.wait);
       }
     }
     if (runtime != nullptr) {
-      runtime->scheduler().BeforeWait(KeyOf(stream), kWaits, wait);
+      runtime->scheduler().interrupts().BeforeWait(KeyOf(stream), kWaits, wait);
     }
     if (auto* n = Next()) (*n)->trace_gpu_stream_synchronization(type, stream);
     // Behind what the next one did, which may have waited itself.
@@ -141,11 +143,11 @@ class GpuTrace final : public NoInterpreter {
     if (type == c10::kCUDA) {
       if (TorchRuntime* const within = NoteWait(kWaits)) told = within;
     }
-    if (runtime != nullptr) runtime->scheduler().InterruptAll(kWaits);
+    if (runtime != nullptr) runtime->scheduler().interrupts().All(kWaits);
     if (auto* n = Next()) (*n)->trace_gpu_device_synchronization(type);
     if (told != nullptr) {
-      told->scheduler().NoteWaitForDevice(c10::cuda::current_device(),
-                                          t_thread_state.wait);
+      told->scheduler().interrupts().NoteWaitForDevice(
+          c10::cuda::current_device(), t_thread_state.wait);
     }
   }
 
@@ -179,12 +181,13 @@ class GpuTrace final : public NoInterpreter {
     if (type == c10::kCUDA) {
       if (TorchRuntime* const within =
               NoteWait("the host waits for an event")) {
-        within->scheduler().NoteWaitForEvent(EventOf(event),
-                                             t_thread_state.wait);
+        within->scheduler().interrupts().NoteWaitForEvent(EventOf(event),
+                                                          t_thread_state.wait);
       }
     }
     if (runtime != nullptr) {
-      runtime->scheduler().BeforeWaitForEvent(EventOf(event), wait);
+      runtime->scheduler().interrupts().BeforeWaitForEvent(EventOf(event),
+                                                           wait);
     }
     if (auto* n = Next()) (*n)->trace_gpu_event_synchronization(type, event);
     if (runtime != nullptr) t_thread_state.wait = wait;

@@ -25,6 +25,7 @@
 #include "bindings/torch/runtime/torch_runtime.h"
 #include "bindings/torch/runtime/unseen_use.h"
 #include "engine/device/launch_recorder.h"
+#include "scheduler/interrupts.h"
 
 namespace reprise::bindings {
 namespace {
@@ -169,8 +170,9 @@ void InterruptIfUsed(Use use, const void* first) {
   }
   const bool unseen = MayWriteUnseen(use);
   // What is freed is used by passes that a thread may be about to open.
-  if (!active->scheduler().may_have_opened() && use != Use::kPlans) {
-    if (unseen) active->scheduler().NoteUnseen();
+  if (!active->scheduler().interrupts().may_have_opened() &&
+      use != Use::kPlans) {
+    if (unseen) active->scheduler().interrupts().NoteUnseen();
     return;
   }
   // Whoever is inside a session may wait for Python's lock.
@@ -178,7 +180,7 @@ void InterruptIfUsed(Use use, const void* first) {
   if (unseen) {
     BeforeUnseenUse();
   } else {
-    active->scheduler().InterruptAll(ReasonOf(use));
+    active->scheduler().interrupts().All(ReasonOf(use));
   }
 }
 
@@ -193,9 +195,10 @@ void HaveReturned(Use use, const void* first) {
   }
   // A device may have written memory of the host.
   if (active->kind() == scheduler::DeviceKind::kHost &&
-      active->scheduler().may_have_opened()) {
+      active->scheduler().interrupts().may_have_opened()) {
     const PythonLockGivenUp python;
-    return active->scheduler().InterruptAll("the host has waited for a device");
+    return active->scheduler().interrupts().All(
+        "the host has waited for a device");
   }
   HostHasWaited(std::exchange(t_thread_state.wait, {}));
 }

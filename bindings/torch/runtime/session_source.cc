@@ -2,6 +2,7 @@
 
 #include "bindings/torch/base/python_lock.h"
 #include "bindings/torch/runtime/torch_runtime.h"
+#include "scheduler/interrupts.h"
 
 namespace reprise::bindings {
 
@@ -37,27 +38,31 @@ scheduler::Session* SessionFor(c10::Device device, void* stream) {
 void BeforeOp(scheduler::Session* session, const engine::OpView& op,
               bool may_wait, scheduler::HostWait& wait) {
   TorchRuntime* runtime = TorchRuntime::Active();
-  if (runtime == nullptr || !runtime->scheduler().has_several_streams()) return;
+  if (runtime == nullptr ||
+      !runtime->scheduler().interrupts().has_several_streams())
+    return;
   const PythonLockGivenUp python;
-  runtime->scheduler().BeforeOp(session, op, may_wait, wait);
+  runtime->scheduler().interrupts().BeforeOp(session, op, may_wait, wait);
 }
 
 bool OthersAreTold() {
   TorchRuntime* runtime = TorchRuntime::Active();
-  return runtime != nullptr && runtime->scheduler().has_several_streams();
+  return runtime != nullptr &&
+         runtime->scheduler().interrupts().has_several_streams();
 }
 
 void HostHasWaited(const scheduler::HostWait& wait) {
   TorchRuntime* runtime = TorchRuntime::Active();
-  if (runtime == nullptr || !runtime->scheduler().tells_of_waits()) return;
+  if (runtime == nullptr || !runtime->scheduler().interrupts().tells_of_waits())
+    return;
   const PythonLockGivenUp python;
-  runtime->scheduler().AfterWait(wait);
+  runtime->scheduler().interrupts().AfterWait(wait);
 }
 
 void BeforeUnknownWrites(scheduler::Session* session, const uint64_t* at) {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
     const PythonLockGivenUp python;
-    runtime->scheduler().BeforeUnknownWrites(session, at);
+    runtime->scheduler().interrupts().BeforeUnknownWrites(session, at);
   }
 }
 
@@ -72,20 +77,20 @@ void InterruptSession(c10::Device device, void* stream, const char* what) {
 void InterruptAnyReplay(const char* what) {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
     const PythonLockGivenUp python;
-    runtime->scheduler().InterruptAll(what);
+    runtime->scheduler().interrupts().All(what);
   }
 }
 
 void NoteUnwatchedWork() {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
-    runtime->scheduler().NoteUnwatchedWork();
+    runtime->scheduler().unwatched().Add();
   }
 }
 
 void InterruptSessions(const char* what) {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
     const PythonLockGivenUp python;
-    runtime->scheduler().MemoryIsUsed(what);
+    runtime->scheduler().interrupts().MemoryIsUsed(what);
   }
 }
 

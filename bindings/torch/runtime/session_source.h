@@ -45,7 +45,7 @@ bool OthersAreTold();
 // program goes on; under no session's lock.
 void HostHasWaited(const scheduler::HostWait& wait);
 
-// See scheduler::Runtime::BeforeUnknownWrites. May take locks; under no
+// See scheduler::Interrupts::BeforeUnknownWrites. May take locks; under no
 // session's lock.
 void BeforeUnknownWrites(scheduler::Session* session,
                          const uint64_t* at = nullptr);

@@ -88,7 +88,7 @@ struct ThreadState {
   OpSkipped skip;
   // It has noted launches past the dispatcher (python_observers.cc).
   bool noted_launches = false;
-  // What the host has waited for (scheduler::Runtime::AfterWait).
+  // What the host has waited for (scheduler::Interrupts::AfterWait).
   scheduler::HostWait wait;
   // Of operators for which the program has kernels of its own.
   uint32_t replaced_calls = 0;

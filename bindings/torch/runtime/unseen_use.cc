@@ -3,6 +3,7 @@
 #include "bindings/torch/runtime/runtime_epoch.h"
 #include "bindings/torch/runtime/thread_state.h"
 #include "bindings/torch/runtime/torch_runtime.h"
+#include "scheduler/interrupts.h"
 
 namespace reprise::bindings {
 
@@ -11,7 +12,7 @@ void BeforeUnseenUse() {
   if (active == nullptr || g_unwatched.on() || t_thread_state.depth > 0) {
     return;
   }
-  active->scheduler().MemoryIsUsed(
+  active->scheduler().interrupts().MemoryIsUsed(
       "memory is used without an op (data_ptr, numpy, a graph of its own)");
 }
 

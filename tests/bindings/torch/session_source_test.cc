@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "scheduler/interrupts.h"
 #include "tests/bindings/torch/host_runtime.h"
 
 namespace reprise::bindings {
@@ -65,7 +66,7 @@ TEST_F(SessionSourceTest,
        AReplayEndsWhereTheHostMayHaveWaitedForUnwatchedWork) {
   const auto wait_for_all = [] {
     scheduler::HostWait wait;
-    Active().scheduler().NoteWaitForDevice(0, wait);
+    Active().scheduler().interrupts().NoteWaitForDevice(0, wait);
     HostHasWaited(wait);
   };
   // One of which no memory was used unseen.
