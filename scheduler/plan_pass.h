@@ -58,7 +58,7 @@ class PlanPass {
   bool WritesOwn(const engine::OpView& op) const {
     for (size_t i = 0; i < op.operands.size(); ++i) {
       if (op.operands[i].written &&
-          !instance().Made(cursor_, i, op.operands[i])) {
+          !instance().binding().Made(cursor_, i, op.operands[i])) {
         return false;
       }
     }
@@ -114,7 +114,7 @@ class PlanPass {
   // The pass was left before the op that was due; null: for what is no op's.
   void NoteLeaving(const engine::OpView* came) {
     const bool operands = came != nullptr && came->cut == nullptr &&
-                          instance().SameWords(cursor_, *came);
+                          instance().binding().SameWords(cursor_, *came);
     life_.NoteLeaving(entry(), instance().plan().effects(), cursor_, traced(),
                       operands);
   }

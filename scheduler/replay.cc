@@ -85,7 +85,7 @@ bool Replay::EnterElse(const OpView& op) {
   }
   const bool draws = cursor_ == instance().next_draw_op();
   if (op.cut != nullptr || (!draws && !op.by_eager) ||
-      !instance().Matches(cursor_, op)) {
+      !instance().binding().Matches(cursor_, op)) {
     Diverge(op);
     return false;
   }
@@ -136,7 +136,7 @@ bool Replay::LaunchAt(const OpView& op) {
       }
       return false;
     case Readiness::kReady:
-      if (instance().Matches(cursor_, op)) break;
+      if (instance().binding().Matches(cursor_, op)) break;
       Diverge(op);
       return false;
     case Readiness::kReplaced:
@@ -190,12 +190,12 @@ bool Replay::Tell(uint32_t count,
 bool Replay::MayBeWritten() const {
   return under_way_ != nullptr &&
          under_way_->MayWrite(asker_, [this](auto overlaps) {
-           return instance().Uses(overlaps);
+           return instance().binding().Uses(overlaps);
          });
 }
 
 void Replay::Diverge(const OpView& op) {
-  const bool numbers = instance().OtherNumbers(cursor_, op);
+  const bool numbers = instance().binding().OtherNumbers(cursor_, op);
   LeaveAt(op);
   if (numbers && LearnNumbers(op)) return;
   NoteLeaving(&op);

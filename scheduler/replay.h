@@ -52,8 +52,8 @@ class Replay : public PlanPass {
   // followed(). Else the replay has been left.
   bool Enter(const engine::OpView& op) {
     if (op.cut == nullptr && !op.by_eager &&
-        cursor_ != instance().next_stop_op() && instance().Matches(cursor_, op))
-        [[likely]] {
+        cursor_ != instance().next_stop_op() &&
+        instance().binding().Matches(cursor_, op)) [[likely]] {
       GoOn();
       return true;
     }
@@ -85,7 +85,7 @@ class Replay : public PlanPass {
   // What an op uses lies where the pass has it.
   bool IsAt(const engine::ValueRef& ref, engine::StorageToken storage,
             uint64_t address) const {
-    return instance().IsAt(ref, storage, address);
+    return instance().binding().IsAt(ref, storage, address);
   }
   // The op that is due.
   uint32_t cursor() const { return cursor_; }

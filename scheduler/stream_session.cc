@@ -425,7 +425,7 @@ void StreamSession::InterruptIfUsed(const MemoryRanges& memory,
                                     const char* what) {
   const Locked lock(*this);
   if (mode_ != Mode::kReplaying && mode_ != Mode::kValidating) return;
-  if (in_use_.instance->Uses([&memory](uint64_t begin, uint64_t end) {
+  if (in_use_.instance->binding().Uses([&memory](uint64_t begin, uint64_t end) {
         return memory.Overlap(begin, end);
       })) {
     CutWithoutOp(what);

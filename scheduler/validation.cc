@@ -64,12 +64,13 @@ bool Validation::GoOn(const OpView& op) {
   if (readiness != Readiness::kReady) {
     (void)life_.After(readiness, entry(), instance(), cursor_, op);
   }
-  if (readiness != Readiness::kUntold && instance().OtherNumbers(cursor_, op)) {
+  if (readiness != Readiness::kUntold &&
+      instance().binding().OtherNumbers(cursor_, op)) {
     LearnNumbers(op);
   }
   // Before a segment is launched: another op has not told late externals.
   if (readiness != Readiness::kReady || instance().broken() ||
-      !instance().MatchesShadow(cursor_, op)) {
+      !instance().binding().MatchesShadow(cursor_, op)) {
     return false;
   }
   if (!DrawsBesideEager()) {
@@ -206,9 +207,9 @@ std::vector<engine::WrittenPair> Validation::PairsOf(
     const engine::ValueRef& ref = traced.operands[i];
     const bool is_private = instance.plan().effects().is_private(ref.value);
     // Op by op, eager's is what was kept; launched whole, the plan's.
-    const uint64_t here = is_private
-                              ? instance.origin(ref.value) + ref.offset_bytes
-                              : op.operands[i].address();
+    const uint64_t here =
+        is_private ? instance.binding().origin(ref.value) + ref.offset_bytes
+                   : op.operands[i].address();
     pairs.push_back({.eager = whole_ ? here : outside_.kept(i),
                      .replayed = whole_ ? outside_.kept(i) : here,
                      .layout = traced.LayoutOf(i),
@@ -221,7 +222,7 @@ std::vector<engine::WrittenPair> Validation::PairsOf(
     if (!comparable(spec.value)) continue;
     pairs.push_back(
         {.eager = results[r].base + spec.offset_bytes,
-         .replayed = instance.origin(spec.value) + spec.offset_bytes,
+         .replayed = instance.binding().origin(spec.value) + spec.offset_bytes,
          .layout = spec.layout()});
   }
   for (size_t i = 0; i < traced.operands.size(); ++i) {
@@ -229,9 +230,10 @@ std::vector<engine::WrittenPair> Validation::PairsOf(
     if (!ref.written || outside_.kept(i) != 0 || !comparable(ref.value)) {
       continue;
     }
-    pairs.push_back({.eager = op.operands[i].address(),
-                     .replayed = instance.origin(ref.value) + ref.offset_bytes,
-                     .layout = traced.LayoutOf(i)});
+    pairs.push_back(
+        {.eager = op.operands[i].address(),
+         .replayed = instance.binding().origin(ref.value) + ref.offset_bytes,
+         .layout = traced.LayoutOf(i)});
   }
   return pairs;
 }

@@ -114,7 +114,8 @@ class Binding {
   // Operand `operand` of what may be the trace's op `index` is in memory that
   // this pass has made.
   bool Made(uint32_t index, size_t operand, const Operand& given) const;
-  // `overlaps(begin, end)` is true of an external's memory.
+  // It reads memory, or may, that is not its own and of which
+  // `overlaps(begin, end)` is true.
   template <typename Overlaps>
   bool Uses(Overlaps overlaps) const {
     for (ValueId v = 0; v < bound_.size(); ++v) {

@@ -157,7 +157,7 @@ Readiness Instance::ResolveHead(const OpView& head) {
   }
   if (!externals_.BindHead(head, *holds_)) return Readiness::kUnproven;
   // A value that the head uses twice must be one value now as well.
-  return Matches(0, head) && binding_.WritesApart(0, head)
+  return binding_.Matches(0, head) && binding_.WritesApart(0, head)
              ? BindNumbers(0, head)
              : Readiness::kOtherOp;
 }

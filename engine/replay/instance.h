@@ -136,25 +136,9 @@ class Instance {
   // Where the op drew that was the last to do so in this launch.
   const GeneratorState& drawn() const { return draws_.last(); }
 
-  // See Binding.
-  bool SameWords(uint32_t index, const OpView& op) const {
-    return binding_.SameWords(index, op);
-  }
-  bool IsAt(const ValueRef& ref, StorageToken storage, uint64_t address) const {
-    return binding_.IsAt(ref, storage, address);
-  }
-  bool Matches(uint32_t index, const OpView& op) const {
-    return binding_.Matches(index, op);
-  }
-  bool MatchesShadow(uint32_t index, const OpView& op) const {
-    return binding_.MatchesShadow(index, op);
-  }
-  bool OtherNumbers(uint32_t index, const OpView& op) const {
-    return binding_.OtherNumbers(index, op);
-  }
-  bool Made(uint32_t index, size_t operand, const Operand& given) const {
-    return binding_.Made(index, operand, given);
-  }
+  // Where all is in the launch that is under way, and whether an op is the one
+  // that is due.
+  const Binding& binding() const { return binding_; }
   // In a pass that runs beside eager, under way: eager has made the value, in
   // that storage.
   void Shadow(ValueId value, const StoragePlace& place);
@@ -171,21 +155,12 @@ class Instance {
   // vain.
   base::Status Squash(uint32_t verified);
 
-  // While a pass is under way: it reads memory, or may, that is not its own and
-  // of which `overlaps(begin, end)` is true.
-  template <typename Overlaps>
-  bool Uses(Overlaps overlaps) const {
-    return binding_.Uses(overlaps);
-  }
-
   // While a pass is under way: externals that are the same at each pass, and
   // outputs that escaped in this one, are alive and where they were, and no
   // memory that launches name is freed. (Nothing is rebuilt from inputs: see
   // Effects.) Asks the framework for nothing that takes a lock.
   bool Stands() const;
 
-  // Where recorded work finds `value` in this launch.
-  uint64_t origin(ValueId value) const { return binding_.origin(value); }
   // See OutputMemory.
   bool leased(ValueId value) const { return outputs_.leased(value); }
   bool leased() const { return outputs_.leased(); }

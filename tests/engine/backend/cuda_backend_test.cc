@@ -167,7 +167,7 @@ class World {
   std::vector<float> ResultOf(const Plan& plan, size_t index = 0) const {
     const ResultSpec& result = plan.trace().ops.back().results[0];
     const auto* data = reinterpret_cast<const float*>(
-        plan.instance(index).origin(result.value));
+        plan.instance(index).binding().origin(result.value));
     return {data, data + SimulatedProgram::kElements};
   }
 
@@ -242,7 +242,8 @@ TEST_F(CudaBackendTest, InstancesOfOnePlanShareNeitherMemoryNorGraphs) {
   plan.Add(*std::move(other));
   EXPECT_THAT(world_->gpu.execs(), SizeIs(2 * graphs));
   for (ValueId v : plan.outputs()) {
-    EXPECT_NE(plan.instance(0).origin(v), plan.instance(1).origin(v));
+    EXPECT_NE(plan.instance(0).binding().origin(v),
+              plan.instance(1).binding().origin(v));
   }
 
   const Tensor x = world_->program.Make(5);
@@ -367,7 +368,7 @@ TEST_F(CudaBackendTest, BindPatchesTheNodesThatHoldTheValueAndNoOther) {
   EXPECT_EQ(exec[0].Word(8), x.base);   // add(out, a, b, elements)
   EXPECT_EQ(exec[1].Word(24), x.base);  // scale(elements, out, factor, a)
   EXPECT_EQ(exec[0].Word(16), world_->weight.base);
-  EXPECT_EQ(exec[2].Word(8), (*plan)->instance(0).origin(3));
+  EXPECT_EQ(exec[2].Word(8), (*plan)->instance(0).binding().origin(3));
   // Bound where it is, or launched again: nothing to patch.
   executor.Bind(0, x.base);
   ASSERT_TRUE(executor.LaunchSegment(0, 0).status);
@@ -831,8 +832,8 @@ TEST_F(CudaBackendTest, FillsAndCopiesArePatchedToo) {
   ASSERT_TRUE((*plan)->instance(0).executor().LaunchSegment(0, 0).status);
   const SimulatedGpu::Graph& exec = *world_->gpu.execs()[0];
   ASSERT_THAT(exec, SizeIs(2));
-  EXPECT_EQ(exec[0].copy.dstDevice, (*plan)->instance(0).origin(1));
-  EXPECT_EQ(exec[1].fill.dst, (*plan)->instance(0).origin(2));
+  EXPECT_EQ(exec[0].copy.dstDevice, (*plan)->instance(0).binding().origin(1));
+  EXPECT_EQ(exec[1].fill.dst, (*plan)->instance(0).binding().origin(2));
   const Tensor x = world_->program.Make(5);
   (*plan)->instance(0).executor().Bind(0, x.base);
   ASSERT_TRUE((*plan)->instance(0).executor().LaunchSegment(0, 0).status);
@@ -930,7 +931,8 @@ TEST_F(CudaBackendTest, OneOpRunsAgainByItself) {
   ASSERT_TRUE(world_->Launch(**plan, x));
   ASSERT_TRUE((*plan)->instance(0).executor().LaunchOp(0));
   const ValueId a = (*plan)->trace().ops[0].results[0].value;
-  const auto* data = reinterpret_cast<float*>((*plan)->instance(0).origin(a));
+  const auto* data =
+      reinterpret_cast<float*>((*plan)->instance(0).binding().origin(a));
   EXPECT_EQ(data[1], 2 * x.data()[1] + world_->weight.data()[1]);
   EXPECT_TRUE((*plan)->instance(0).executor().Touches(0, a));
   EXPECT_TRUE((*plan)->instance(0).executor().Touches(1, a));

@@ -152,9 +152,9 @@ TEST_F(InstanceTest, ResolveBindsWhatMovedAndNothingElse) {
   EXPECT_EQ(Resolve(0x7f00'5000'0000), Readiness::kReady);
   EXPECT_THAT(log_.binds,
               ElementsAre(std::pair(x_, uint64_t{0x7f00'5000'0000})));
-  EXPECT_EQ(instance_->origin(x_), 0x7f00'5000'0000u);
-  EXPECT_EQ(instance_->origin(a_), Place(a_));
-  EXPECT_EQ(instance_->origin(weight_), First(weight_));
+  EXPECT_EQ(instance_->binding().origin(x_), 0x7f00'5000'0000u);
+  EXPECT_EQ(instance_->binding().origin(a_), Place(a_));
+  EXPECT_EQ(instance_->binding().origin(weight_), First(weight_));
   log_.binds.clear();
   EXPECT_EQ(Resolve(0x7f00'5000'0000), Readiness::kReady);
   EXPECT_THAT(log_.binds, IsEmpty());
@@ -191,7 +191,7 @@ TEST_F(InstanceTest, OperandThatNeverMovedIsUnprovenElsewhere) {
   EXPECT_EQ(Resolve(First(x_) + 512), Readiness::kUnproven);
   EXPECT_THAT(instance_->unproven(), testing::ElementsAre(x_));
   EXPECT_EQ(Resolve(First(x_)), Readiness::kReady);
-  EXPECT_EQ(instance_->origin(x_), First(x_));
+  EXPECT_EQ(instance_->binding().origin(x_), First(x_));
 }
 
 TEST_F(InstanceTest, WeightThatDiedOrMovedWasReplaced) {
@@ -230,8 +230,8 @@ TEST_F(InstanceTest, LateExternalIsBoundWhenItsOpComesAndNotBefore) {
   EXPECT_EQ(instance_->next_launch_op(), 3u);  // not half-way through the first
   const auto op = OpAt(3, {Place(b_), 0x7f00'6000'0000});
   EXPECT_EQ(instance_->BindLate(op->view), Readiness::kReady);
-  EXPECT_EQ(instance_->origin(late_), 0x7f00'6000'0000u);
-  EXPECT_TRUE(instance_->Matches(3, op->view));
+  EXPECT_EQ(instance_->binding().origin(late_), 0x7f00'6000'0000u);
+  EXPECT_TRUE(instance_->binding().Matches(3, op->view));
 }
 
 TEST_F(InstanceTest, LateExternalThatNeverMovedIsNotBoundElsewhere) {
@@ -318,8 +318,8 @@ TEST_F(InstanceNumbersTest, NumberThatChangesIsBoundWhenItsOpComes) {
   const std::vector<uint64_t> bits = {std::bit_cast<uint64_t>(7.25)};
   EXPECT_EQ(instance_->BindLate(With(7.25)->view), Readiness::kReady);
   EXPECT_THAT(log_.scalars, ElementsAre(std::pair(kOp, bits)));
-  EXPECT_TRUE(instance_->Matches(kOp, With(7.25)->view));
-  EXPECT_FALSE(instance_->OtherNumbers(kOp, With(7.25)->view));
+  EXPECT_TRUE(instance_->binding().Matches(kOp, With(7.25)->view));
+  EXPECT_FALSE(instance_->binding().OtherNumbers(kOp, With(7.25)->view));
   // The one that was recorded as well: another one may stand there now.
   EXPECT_EQ(instance_->BindLate(With(4.5)->view), Readiness::kReady);
   EXPECT_THAT(log_.scalars, SizeIs(2));
@@ -327,9 +327,9 @@ TEST_F(InstanceNumbersTest, NumberThatChangesIsBoundWhenItsOpComes) {
 
 TEST_F(InstanceNumbersTest, NumberThatStayedIsAConstant) {
   BuildWithNumber(false);
-  EXPECT_TRUE(instance_->Matches(kOp, With(4.5)->view));
-  EXPECT_FALSE(instance_->Matches(kOp, With(7.25)->view));
-  EXPECT_TRUE(instance_->OtherNumbers(kOp, With(7.25)->view));
+  EXPECT_TRUE(instance_->binding().Matches(kOp, With(4.5)->view));
+  EXPECT_FALSE(instance_->binding().Matches(kOp, With(7.25)->view));
+  EXPECT_TRUE(instance_->binding().OtherNumbers(kOp, With(7.25)->view));
   EXPECT_EQ(instance_->BindLate(With(4.5)->view), Readiness::kReady);
   EXPECT_THAT(log_.scalars, IsEmpty());
 }
@@ -337,16 +337,18 @@ TEST_F(InstanceNumbersTest, NumberThatStayedIsAConstant) {
 TEST_F(InstanceNumbersTest, OtherSignsAndNumbersWithoutMarkerAreOtherOps) {
   BuildWithNumber(true);
   for (const double number : {-7.25, 0.0, 1.0, 1e6, 1e300}) {
-    EXPECT_FALSE(instance_->Matches(kOp, With(number)->view)) << number;
-    EXPECT_FALSE(instance_->OtherNumbers(kOp, With(number)->view)) << number;
+    EXPECT_FALSE(instance_->binding().Matches(kOp, With(number)->view))
+        << number;
+    EXPECT_FALSE(instance_->binding().OtherNumbers(kOp, With(number)->view))
+        << number;
   }
   auto other = With(7.25);
   ++other->words[1];
-  EXPECT_FALSE(instance_->Matches(kOp, other->view));
+  EXPECT_FALSE(instance_->binding().Matches(kOp, other->view));
   // Nor has every op with as many words numbers that may change.
   other = With(7.25);
   other->view.scalars = {};
-  EXPECT_FALSE(instance_->Matches(kOp, other->view));
+  EXPECT_FALSE(instance_->binding().Matches(kOp, other->view));
 }
 
 TEST_F(InstanceNumbersTest, WhatTheExecutorDoesNotTakeIsTold) {
@@ -360,27 +362,28 @@ TEST_F(InstanceNumbersTest, WhatTheExecutorDoesNotTakeIsTold) {
 TEST_F(InstanceTest, MatchesComparesOpAndAddresses) {
   Build();
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
-  EXPECT_TRUE(
-      instance_->Matches(1, OpAt(1, {Place(a_), First(weight_)})->view));
+  EXPECT_TRUE(instance_->binding().Matches(
+      1, OpAt(1, {Place(a_), First(weight_)})->view));
+  EXPECT_FALSE(instance_->binding().Matches(
+      1, OpAt(1, {Place(a_) + 8, First(weight_)})->view));
   EXPECT_FALSE(
-      instance_->Matches(1, OpAt(1, {Place(a_) + 8, First(weight_)})->view));
-  EXPECT_FALSE(instance_->Matches(1, OpAt(1, {Place(a_), First(x_)})->view));
-  EXPECT_FALSE(instance_->Matches(1, OpAt(1, {Place(a_)})->view));
+      instance_->binding().Matches(1, OpAt(1, {Place(a_), First(x_)})->view));
+  EXPECT_FALSE(instance_->binding().Matches(1, OpAt(1, {Place(a_)})->view));
   auto op = OpAt(1, {Place(a_), First(weight_)});
   op->words.back() ^= 1;
-  EXPECT_FALSE(instance_->Matches(1, op->view));
+  EXPECT_FALSE(instance_->binding().Matches(1, op->view));
   // Beside eager, own values are where eager put them.
   instance_->Shadow(a_, {TokenAt(1, 0), 0x7f00'7000'0000});
-  EXPECT_TRUE(instance_->MatchesShadow(
+  EXPECT_TRUE(instance_->binding().MatchesShadow(
       1, OpAt(1, {0x7f00'7000'0000, First(weight_)})->view));
-  EXPECT_FALSE(
-      instance_->MatchesShadow(1, OpAt(1, {Place(a_), First(weight_)})->view));
-  EXPECT_FALSE(instance_->MatchesShadow(
+  EXPECT_FALSE(instance_->binding().MatchesShadow(
+      1, OpAt(1, {Place(a_), First(weight_)})->view));
+  EXPECT_FALSE(instance_->binding().MatchesShadow(
       1, OpAt(1, {0x7f00'7000'0000, First(weight_) + 8})->view));
   // Freed, and taken by another storage.
   auto taken = OpAt(1, {0x7f00'7000'0000, First(weight_)});
   taken->operands[0].storage = Token(99);
-  EXPECT_FALSE(instance_->MatchesShadow(1, taken->view));
+  EXPECT_FALSE(instance_->binding().MatchesShadow(1, taken->view));
 }
 
 TEST_F(InstanceTest, LastWriterIsBirthOrTheLastWriteInPlace) {
@@ -420,8 +423,8 @@ TEST_F(InstanceTest, OutputThatIsStillAliveEscapesFromThenOn) {
   first = Block();
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
   EXPECT_EQ(instance_->escapes(), 2u);
-  EXPECT_NE(instance_->origin(b_), fresh);
-  EXPECT_NE(instance_->origin(b_), Place(b_));
+  EXPECT_NE(instance_->binding().origin(b_), fresh);
+  EXPECT_NE(instance_->binding().origin(b_), Place(b_));
   plan_.reset();
   // What was not taken goes with the plan, what was taken stays.
   EXPECT_THAT(frontend_.lent(), ElementsAre(fresh));
@@ -436,11 +439,11 @@ TEST_F(InstanceTest, OutputThatEscapedAndWasNotTakenIsUsedAgain) {
   const Block held = instance_->TakeBlock(b_);
   instance_->Finish();
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
-  const uint64_t fresh = instance_->origin(b_);
+  const uint64_t fresh = instance_->binding().origin(b_);
   ASSERT_TRUE(instance_->LaunchNext());
   ASSERT_TRUE(instance_->Squash(1));
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
-  EXPECT_EQ(instance_->origin(b_), fresh);
+  EXPECT_EQ(instance_->binding().origin(b_), fresh);
   EXPECT_EQ(instance_->escapes(), 1u);
 }
 
@@ -465,8 +468,8 @@ TEST_F(InstanceTest, WithoutMemoryForAnEscapeItIsNotReady) {
   frontend_.allocations_left = 1;
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
   EXPECT_EQ(instance_->escapes(), 2u);
-  EXPECT_NE(instance_->origin(a_), a.address());
-  EXPECT_NE(instance_->origin(b_), b.address());
+  EXPECT_NE(instance_->binding().origin(a_), a.address());
+  EXPECT_NE(instance_->binding().origin(b_), b.address());
 }
 
 TEST_F(InstanceTest, SegmentsAreLaunchedHalfASegmentAhead) {
@@ -597,10 +600,10 @@ TEST_F(InstanceTest, AnotherStorageAtTheAddressOfAnExternalIsAnother) {
   Build({{0, 3, 3}, {3, 5, 2, /*gated=*/true}});
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
   auto call = OpAt(4, {First(x_)});
-  EXPECT_TRUE(instance_->Matches(4, call->view));
+  EXPECT_TRUE(instance_->binding().Matches(4, call->view));
   call->operands[0].storage = Token(99);
-  EXPECT_FALSE(instance_->Matches(4, call->view));
-  EXPECT_FALSE(instance_->MatchesShadow(4, call->view));
+  EXPECT_FALSE(instance_->binding().Matches(4, call->view));
+  EXPECT_FALSE(instance_->binding().MatchesShadow(4, call->view));
 }
 
 // So that the storage that takes it cannot have its name, too.
@@ -649,7 +652,7 @@ TEST_F(InstanceTest, UsesWhatItsExternalsAreBoundTo) {
   Build();
   ASSERT_EQ(Resolve(First(x_) + 4096), Readiness::kReady);
   const auto uses = [&](uint64_t address) {
-    return instance_->Uses([address](uint64_t begin, uint64_t end) {
+    return instance_->binding().Uses([address](uint64_t begin, uint64_t end) {
       return begin < address + 4 && address < end;
     });
   };

@@ -125,7 +125,7 @@ TEST_F(PlanTest, WhereNoneIsFreeTheOneThatHoldsLeastIsTaken) {
   Launch(1);
   EXPECT_THAT(plan_->escaping(), ElementsAre(a_, c_));
   EXPECT_EQ(plan_->instance(1).escapes(), 2u);
-  EXPECT_EQ(plan_->instance(1).origin(b_), Place(1, b_));
+  EXPECT_EQ(plan_->instance(1).binding().origin(b_), Place(1, b_));
 }
 
 TEST_F(PlanTest, OutputWithoutMemoryHoldsNoInstance) {
@@ -160,7 +160,7 @@ TEST_F(PlanTest, SquashOfOneInstanceLeavesTheOthersAlone) {
   EXPECT_THAT(logs_[0].ops, IsEmpty());
   EXPECT_THAT(logs_[0].binds, IsEmpty());
   // The op is run again where the second instance has its values.
-  EXPECT_EQ(plan_->instance(1).origin(a_), Place(1, a_));
+  EXPECT_EQ(plan_->instance(1).binding().origin(a_), Place(1, a_));
   EXPECT_EQ(first[0].address(), Place(0, a_));
 }
 
@@ -168,8 +168,8 @@ TEST_F(PlanTest, InstancesAreResolvedEachForItself) {
   Launch(0);
   plan_->instance(0).Finish();
   Launch(1);
-  EXPECT_EQ(plan_->instance(0).origin(c_), Place(0, c_));
-  EXPECT_EQ(plan_->instance(1).origin(c_), Place(1, c_));
+  EXPECT_EQ(plan_->instance(0).binding().origin(c_), Place(0, c_));
+  EXPECT_EQ(plan_->instance(1).binding().origin(c_), Place(1, c_));
   EXPECT_THAT(logs_[0].segments, ElementsAre(0));
   EXPECT_THAT(logs_[1].segments, ElementsAre(0));
 }

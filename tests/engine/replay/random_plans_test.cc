@@ -554,7 +554,7 @@ class Subject {
   }
   void Take(ValueId v) {
     Held& held = held_.emplace_back();
-    held.base = instance_->origin(v);
+    held.base = instance_->binding().origin(v);
     held.block = instance_->TakeBlock(v);
     held.value = v;
     held.storage = Token(++storages_);
@@ -587,7 +587,7 @@ class Subject {
     for (ValueId v = 0; v < trace_->values.size(); ++v) {
       if (!trace_->values[v].external && trace_->ops[k].Writes(v) &&
           plan_->effects().last_writer(v) == k &&
-          At(instance_->origin(v), v) != Truth(v)) {
+          At(instance_->binding().origin(v), v) != Truth(v)) {
         Fail("what the op wrote is something else", k, v);
       }
     }
