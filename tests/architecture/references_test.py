@@ -1,4 +1,7 @@
-"""What the documents name is there: files of the tree, and classes with their members."""
+"""What the documents name is there: files of the tree, and classes with their members.
+
+And files of some folders stand in a table of docs/architecture.md, each once.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,44 @@ def find_files(page: str) -> set[str]:
 def find_names(page: str) -> set[str]:
     found = re.findall(r"`([A-Za-z_]\w*(?:::\w+)+)", page)
     return {each for each in found if not each.startswith(OTHERS_NAMES)}
+
+
+# Folders whose files have a row in docs/architecture.md.
+TABLED = {"bindings/python/reprise": ".py", "bindings/torch/region": ".h"}
+
+
+def find_rows(page: str) -> list[str]:
+    """The files that are named in the first column of tables."""
+    cells = re.findall(r"^\| (`[^|]+`) \|", page, flags=re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`([\w.]+\.\w+)`", cell)]
+
+
+def find_faults(rows: list[str], names: list[str]) -> list[str]:
+    return [
+        f"{name} stands in {rows.count(name)} rows"
+        for name in names
+        if rows.count(name) != 1
+    ]
+
+
+class TablesTest(unittest.TestCase):
+    def test_each_file_has_one_row(self) -> None:
+        rows = find_rows((ROOT / "docs" / "architecture.md").read_text())
+        names = [
+            path.name
+            for top, suffix in TABLED.items()
+            for path in sorted((ROOT / top).rglob(f"*{suffix}"))
+            if path.name != "__init__.py"
+        ]
+        self.assertGreater(len(names), 100)
+        faults = find_faults(rows, names)
+        self.assertEqual(faults, [], "\n" + "\n".join(faults))
+
+    def test_faults_are_found(self) -> None:
+        rows = find_rows("| file | holds |\n| `a.h`, `b.h` | `c.h` |\n| `a.h` | |\n")
+        self.assertEqual(rows, ["a.h", "b.h", "a.h"])
+        faults = ["a.h stands in 2 rows", "c.h stands in 0 rows"]
+        self.assertEqual(find_faults(rows, ["a.h", "b.h", "c.h"]), faults)
 
 
 class ReferencesTest(unittest.TestCase):
