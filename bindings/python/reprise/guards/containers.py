@@ -94,7 +94,7 @@ class Containers:
     def _is_numbered(self, value: Any) -> tuple[bool, tuple[Layout, list[Any]] | None]:
         """Return whether it is told from others that hold the same, and how it is laid out.
 
-        No tuple is, and no constant. Others are told by the parts (`Place`).
+        No tuple is, and no constant. Others are told by the parts (`GivenObject`).
         """
         kind = type(value)
         if id(kind) in _PLAIN or (kind is OrderedDict and not value.__dict__):

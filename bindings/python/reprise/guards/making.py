@@ -15,7 +15,7 @@ from torch.utils import _pytree
 from reprise.guards.constants import Constant
 from reprise.guards.layouts import Layout
 from reprise.guards.tokens import from_bits
-from reprise.guards.tree import Context, Form, Parts, Place
+from reprise.guards.tree import Context, Form, GivenObject, Parts
 from reprise.guards.ways import AT, Before, GivenBack, Setting, Shared
 
 Builder = Callable[[Iterator[torch.Tensor], Parts], Any]
@@ -36,9 +36,9 @@ def builder(form: Form) -> Builder:
     if len(rest) == 1 and kind in (tuple, list):
         parts = [builder(each) for each in rest[0]]
         return lambda tensors, call: kind([part(tensors, call) for part in parts])
-    if len(rest) == 1 and isinstance(rest[0], Place):
-        place = rest[0]
-        return lambda _, call: place.of(call)
+    if len(rest) == 1 and isinstance(rest[0], GivenObject):
+        which = rest[0]
+        return lambda _, call: which.of(call)
     if len(rest) == 1:
         value = from_bits(rest[0]) if kind in (float, complex) else rest[0]
         if isinstance(value, Constant):

@@ -183,8 +183,8 @@ def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
         if kind is functools.partial and not value.__dict__:
             held = value.func, value.args, value.keywords
             return kind, "calls", _all(held, parts)
-    if (place := _place(value, parts)) is not None:
-        return kind, place
+    if (which := _given_object(value, parts)) is not None:
+        return kind, which
     if (known := constant(value)) is not None:
         if kind is set and parts.known is not None:
             _check_made(value, parts)
@@ -238,14 +238,14 @@ def _flatten_factory(factory: Any, parts: Parts) -> Form:
     if kind is type and not classes.flags_of(factory) & classes.HEAP_TYPE:
         return kind, Constant((Itself(factory),), factory)
     if parts.known is not None and factory is not None:
-        if (place := _place(factory, parts)) is None:
+        if (which := _given_object(factory, parts)) is None:
             raise Foreign(_CALLS)
-        return kind, place
+        return kind, which
     return flatten(factory, parts)
 
 
-class Place:
-    """Which of the objects it is, or of what leads on."""
+class GivenObject:
+    """An object among the arguments: which of them it is, or of what leads on."""
 
     __slots__ = ("index", "leads")
 
@@ -259,7 +259,7 @@ class Place:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Place)
+            isinstance(other, GivenObject)
             and self.index == other.index
             and self.leads == other.leads
         )
@@ -268,21 +268,21 @@ class Place:
         return hash(self.index)
 
 
-def _place(value: Any, parts: Parts) -> Place | None:
+def _given_object(value: Any, parts: Parts) -> GivenObject | None:
     """Of an object that can be looked into, and is not kept by that. None: of others."""
     kind = type(value)
     of = parts if parts.known is None else parts.known
     for index, each in enumerate(of.objects):
         if each is value:
-            return Place(index, False)
+            return GivenObject(index, False)
     for index, each in enumerate(of.leading):
         if each is value:
-            return Place(index, True)
+            return GivenObject(index, True)
     if parts.known is not None or not classes.has_references(kind):
         return None
     if issubclass(kind, MAY_LEAD) and leads_on(value):
         parts.leading = [*parts.leading, value]
-        return Place(len(parts.leading) - 1, True)
+        return GivenObject(len(parts.leading) - 1, True)
     if (
         not isinstance(getattr(value, "__dict__", None), dict)
         or isinstance(value, (torch.Tensor, Iterator))
@@ -290,7 +290,7 @@ def _place(value: Any, parts: Parts) -> Place | None:
     ):
         return None
     parts.objects.append(value)
-    return Place(len(parts.objects) - 1, False)
+    return GivenObject(len(parts.objects) - 1, False)
 
 
 def _remedy(value: Any, parts: Parts) -> str:
