@@ -32,7 +32,7 @@ from reprise.guards.rewritten import (
 )
 from reprise.guards.tokens import is_simple
 from reprise.guards.walk import Walk
-from reprise.guards.watch import Plan, Watch, leave, versions
+from reprise.guards.watch import Divided, Watch, leave, versions
 
 MOST_WRITTEN = 4096  # places that calls set
 
@@ -58,7 +58,7 @@ class State:
         self._named = walk.names()
         made_tokens(self._holders)
         self._ids: frozenset[int] | None = None  # of what it is of
-        self._plan: Plan | None = None
+        self._divided: Divided | None = None
         self._compared: Compared | None = None
         self._ats: _Ats | None = None  # of its places
         # Of the places of other states, that setting them changes nothing that it is of.
@@ -142,10 +142,10 @@ class State:
 
     def arm(self, watch: Watch) -> None:
         """From now on, what is watched and compared is what it is now."""
-        if self._plan is None:
-            self._plan = Plan(self._holders)
-        self._compared = Compared(self._plan.compared)
-        watch.arm(self._plan.watched, self._plan.words)
+        if self._divided is None:
+            self._divided = Divided(self._holders)
+        self._compared = Compared(self._divided.compared)
+        watch.arm(self._divided.watched, self._divided.words)
 
     def looks(self) -> int:
         """At how many things a call looks itself."""
@@ -210,7 +210,7 @@ class State:
             holder.of = now
             self._ids = None
             if holder.watched() is not None:
-                self._plan = None
+                self._divided = None
         self._ats = None
         self._left_out.clear()
         return None
@@ -232,7 +232,7 @@ class State:
             for (holder, before), version in zip(self._versions, now, strict=True):
                 if version != before:
                     leave(holder.of)
-                    self._plan = None
+                    self._divided = None
             self._versions = []
 
     def leave_out(self) -> set[tuple[int, str]]:

@@ -132,7 +132,7 @@ class Watch:
         self._end: Callable[[], Any] | None = None
 
     def arm(self, watched: list[Any], words: list[int]) -> None:
-        """From now on, these; see `Plan`."""
+        """From now on, these; see `Divided`."""
         ops = _native._ops()
         if _LAYOUT is None:
             return
@@ -165,7 +165,7 @@ class Watch:
 
 
 def leave(of: dict[Any, Any]) -> None:
-    """Compare its keys from now on, in plans that are made: it changes all the time."""
+    """Compare its keys, wherever holders are divided from now on: it changes all the time."""
     while len(_noisy) >= _MOST_NOISY:
         del _noisy[next(iter(_noisy))]
     _noisy[id(of)] = None
@@ -175,8 +175,8 @@ def _is_noisy(holder: Holder) -> bool:
     return isinstance(holder, Names) and id(holder.of) in _noisy
 
 
-class Plan:
-    """Of holders: which of them the library tells of, and which are compared."""
+class Divided:
+    """Holders: which of them the library tells of, and which are compared."""
 
     def __init__(self, holders: list[Holder]) -> None:
         self.watched: list[Any] = []  # objects, which live as long as they are watched
