@@ -371,6 +371,26 @@ def test_a_partial_that_calls_something_else() -> None:
     )
 
 
+def test_a_partial_with_attributes_among_the_arguments() -> None:
+    given: Any = OfPartial(torch.mul, other=2.0)
+    given.factor = 2.0
+    check_changes(
+        functools.partial(lambda of, x: of(x) * of.factor, given),
+        lambda: setattr(given, "__dict__", {"factor": 3.0}),
+        lambda: setattr(given, "factor", 5.0),
+        lambda: given.__setstate__((torch.add, (), {"other": 3.0}, {"factor": 5.0})),
+    )
+    fast: Any = reprise.region(lambda x, of: of(x) * of.factor)
+    for factor in (2.0, 3.0, 2.0):
+        given.__dict__ = {"factor": factor}
+        for _ in range(CALLS):
+            assert_same_bits(fast(seen(), given), given(seen()) * factor)
+    replayed = fast.explain().replayed
+    assert replayed > 0, str(fast.explain())
+    given.__setstate__((torch.mul, (), {"other": 7.0}, {"factor": 2.0}))
+    assert_same_bits(fast(seen(), given), seen() * 7 * 2)
+
+
 class OfModule(types.ModuleType):
     factor = 2.0
 

@@ -182,16 +182,16 @@ class CodeFollower:
         self, name: str, value: functools.partial[Any], domain: Domain
     ) -> None:
         trail = self._trail
-        holder = Partial(name, value)
+        kept = id(value) not in trail.roots
+        holder = Partial(name, value, kept=kept)
         held = holder.values(value)
         if is_own_function(held[0]):
             domain = min(domain, Domain.PROGRAM)
         for each in held:
             trail.add(name, each, domain)
         attributes = classes.attributes_of(value)
-        if id(value) not in trail.roots:  # which are not kept
-            trail.hold(holder)
-            trail.hold(Instance(name, value, attributes, kept=True))
+        trail.hold(holder)
+        trail.hold(Instance(name, value, attributes, kept=kept))
         if attributes is not None:
             given = domain is Domain.GIVEN
             scope = trail.scopes.all if given else trail.scopes.program

@@ -12,7 +12,7 @@ from reprise.guards.classes import attributes_of
 from reprise.guards.follow_data import PLAIN
 from reprise.guards.holders import Child, Holder
 from reprise.guards.names import Names
-from reprise.guards.object_holders import Instance, Slots
+from reprise.guards.object_holders import Instance, Partial, Slots
 from reprise.guards.tokens import Is, TensorRef, Token, described, is_simple
 
 
@@ -63,7 +63,7 @@ class Mark:
             raise TypeError
         of: Any = holder.of
         self.held.add(id(of))
-        if isinstance(holder, (Instance, Slots)):
+        if isinstance(holder, (Instance, Partial, Slots)):
             of = holder.object()
             of = self._token(of) if holder.kept else Is(of)
         else:

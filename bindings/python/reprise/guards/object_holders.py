@@ -81,7 +81,9 @@ class Slots(Holder):
 
 def object_of(holder: Holder) -> Any:
     """Return what it is of. None: it has gone."""
-    return holder.object() if isinstance(holder, (Instance, Slots)) else holder.of
+    if isinstance(holder, (Instance, Slots, Partial)):
+        return holder.object()
+    return holder.of
 
 
 class Reference(Holder):
@@ -97,15 +99,27 @@ class Reference(Holder):
 
 
 class Partial(Holder):
-    """Of a `functools.partial`: what it calls, and with what. `__setstate__` sets these."""
+    """Of a `functools.partial`: what it calls, and with what. `__setstate__` sets these.
 
-    __slots__ = ()
+    `of` is a reference where it is not to be kept.
+    """
+
+    __slots__ = ("kept",)
+
+    def __init__(self, name: str, of: Any, *, kept: bool) -> None:
+        super().__init__(name, of if kept else weakref.ref(of))
+        self.kept = kept
 
     def values(self, of: Any) -> list[Any]:
-        return [read(of) for read in _PARTS_OF_PARTIAL]
+        value = self.object()
+        return [read(value) for read in _PARTS_OF_PARTIAL]
+
+    def object(self) -> Any:
+        """Itself. None: it has gone."""
+        return self.of if self.kept else self.of()
 
     def watched(self) -> Any:
-        return self.of
+        return self.of if self.kept else None
 
 
 class Lazy(Holder):
