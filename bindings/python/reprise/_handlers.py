@@ -278,8 +278,9 @@ class HandlerWatch:
 
     def _look(self, operator: str) -> None:
         # Autograd's threads work for one that waits, and may run Python themselves.
-        frame, managers = sys._current_frames().get(self._thread), self.managers
-        self._look_from(frame, operator, managers)
+        # No variable holds the frame: it may be this one, and would stay.
+        managers = self.managers
+        self._look_from(sys._current_frames().get(self._thread), operator, managers)
         if threading.get_ident() != self._thread:
             self._look_from(sys._getframe(1), operator, managers and _UNSEEN)
 
