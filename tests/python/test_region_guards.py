@@ -149,6 +149,37 @@ def test_globals_that_are_put_back_are_seldom_looked_at(
     assert len(looks) <= 8
 
 
+def test_what_comes_where_others_are_written_all_the_time() -> None:
+    """As many are there as before, and the last one is the same."""
+    of: Any = Holder(unread=0, last=0)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * (of.extra if hasattr(of, "extra") else 2.0)
+
+    fast: Any = reprise.region(fn)
+    for call in range(64):
+        of.last = call
+        assert_same_bits(fast(seen()), seen() * 2)
+    assert fast.explain().replayed > 0, str(fast.explain())
+    of.extra = 3.0
+    del of.unread, of.last
+    of.last = 64
+    assert_same_bits(fast(seen()), seen() * 3)
+
+
+def test_an_order_where_others_are_written_all_the_time() -> None:
+    of: Any = types.SimpleNamespace(first=2.0, second=3.0, last=0)
+    fast: Any = reprise.region(lambda x: x * next(iter(vars(of).values())))
+    for _ in range(64):
+        of.last = 1
+        of.last = 0
+        assert_same_bits(fast(seen()), seen() * 2)
+    assert fast.explain().replayed > 0, str(fast.explain())
+    del of.first, of.last
+    of.first, of.last = 2.0, 0
+    assert_same_bits(fast(seen()), seen() * 3)
+
+
 def test_what_another_region_reads_is_not_looked_at(
     monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:

@@ -42,14 +42,15 @@ class Compared:
         self.count += len(self._lists)
 
     def _take(self, holder: Holder) -> None:
-        if holder.has_places_among_all():
+        is_whole = isinstance(holder, Names) and holder.reads_all
+        if is_whole or holder.has_places_among_all():
             items = holder.items()
             self._wholes.add(holder.of, items)
             self.count += len(items)
             return
         if isinstance(holder, Names):
             items = holder.items()
-            self._keys.add(holder.of, items)
+            self._keys.add(holder.of, items, holder.counting())
             self.count += len(items)
             return
         if isinstance(holder, Instance) and not holder.kept:
@@ -115,22 +116,27 @@ class Compared:
 
 
 class _Keys:
-    """Of dictionaries some keys, how many there are, and the last: one that comes is that."""
+    """Of dictionaries the keys that count: their values, and how many there are of them."""
 
     def __init__(self) -> None:
         self.dicts: list[dict[Any, Any]] = []
-        self._lengths: list[int] = []
-        self._last: list[Any] = []
+        self._counting: list[frozenset[str]] = []  # whether or not they are there
+        self._counts: list[int] = []
         self._of: list[dict[Any, Any]] = []  # of each key that counts
         self._keys: list[Any] = []
         self._tokens: list[Any] = []
         self._tensors: list[tuple[dict[Any, Any], Any, TensorRef]] = []
 
-    def add(self, of: dict[Any, Any], items: list[tuple[Any, Any]]) -> None:
-        """From now on, these of its entries."""
+    def add(
+        self,
+        of: dict[Any, Any],
+        items: list[tuple[Any, Any]],
+        counting: frozenset[str],
+    ) -> None:
+        """From now on, these of its entries. `counting`: keys that may come, too."""
         self.dicts.append(of)
-        self._lengths.append(dict.__len__(of))
-        self._last += map(next, [dict.__reversed__(of)], [None])
+        self._counting.append(counting)
+        self._counts.append(len(dict.keys(of) & counting))
         for key, value in items:
             token = token_of(value)
             if type(token) is TensorRef:
@@ -142,10 +148,8 @@ class _Keys:
 
     def are_same(self) -> bool:
         """Return whether they hold what they held."""
-        if [*map(dict.__len__, self.dicts)] != self._lengths:
-            return False
-        ends = map(next, map(dict.__reversed__, self.dicts), itertools.repeat(None))
-        if not all(map(operator.is_, ends, self._last)):
+        there = map(operator.and_, map(dict.keys, self.dicts), self._counting)
+        if [*map(len, there)] != self._counts:
             return False
         values = map(dict.get, self._of, self._keys, itertools.repeat(MISSING))
         if not all(map(operator.is_, values, self._tokens)):
@@ -158,7 +162,7 @@ class _Keys:
 
 
 class _Wholes:
-    """Dictionaries with places: their keys in order, and what counts of them."""
+    """Dictionaries all keys of which count, but places: these in order, and their values."""
 
     def __init__(self) -> None:
         self.dicts: list[dict[Any, Any]] = []

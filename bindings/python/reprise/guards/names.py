@@ -175,6 +175,10 @@ class Names(Holder):
             return [each for each in items if each[0] not in apart]
         return items
 
+    def counting(self) -> frozenset[str]:
+        """The keys that count, whether or not they are there, if not all do."""
+        return (self.keys or frozenset()) - self.apart - self.left_out
+
     def has_places_among_all(self) -> bool:
         return self.keys is None and bool(self.apart)
 
