@@ -259,8 +259,10 @@ class Recorder:
             return True
         if self._structures.learn_variables(hidden.values):
             return True
-        if handlers.reason:
-            self._learning.refuse(structure, handlers.reason, handlers.place)
+        if handlers.reason:  # the `with` of a lock, perhaps
+            locks = self._locks_of(call)
+            why = _LOCK.format(locks[0]) if locks else handlers.reason
+            self._learning.refuse(structure, why, handlers.place)
         return bool(handlers.reason)
 
     def _learn(
@@ -313,15 +315,17 @@ class Recorder:
         Whether it is taken nobody tells: a `with` is no call that can be seen.
         """
         writes = learned.writes_outside or learned.calls_others or sets
-        if not writes:
-            return None
+        locks = self._locks_of(call) if writes else []
+        return locks[0] if locks else None
+
+    def _locks_of(self, call: Call) -> list[str]:
+        """Return the locks that the program's code or arguments hold: what it calls them."""
         walk, given = self._reads.walk, call.given
-        locks = [
+        return [
             *call.state.locks,
             *(walk.locks if walk is not None else ()),
             *(given.state().locks if given is not None else ()),
         ]
-        return locks[0] if locks else None
 
     def _watch_backward(self, call: Call, recorded: RecordedCall) -> None:
         """From its first backward pass on, such calls are forward passes of one node."""
