@@ -11,9 +11,12 @@ from reprise.guards.classes import attributes_of, held_by, mro_of
 from reprise.guards.holders import Holder
 from reprise.guards.tokens import MISSING, Token
 
-_PARTS_OF_PARTIAL: list[Callable[[Any], Any]] = [
-    functools.partial.__dict__[each].__get__ for each in ("func", "args", "keywords")
-]
+_OF_PARTIAL = functools.partial.__dict__
+_PARTS_OF_PARTIAL: tuple[Callable[[Any], Any], ...] = (
+    _OF_PARTIAL["func"].__get__,
+    _OF_PARTIAL["args"].__get__,
+    _OF_PARTIAL["keywords"].__get__,
+)
 
 
 class Instance(Holder):
