@@ -101,6 +101,30 @@ def compare(
             between(each, call)
 
 
+@pytest.mark.parametrize("adjusts", [None, "match_rms_adamw"])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_muon(adjusts: Any, decay: float, device: str) -> None:
+    """It computes with its rate, and takes roots of sizes alone."""
+
+    class OfMatrices(Training):
+        def __init__(self) -> None:
+            super().__init__("SGD", device)
+            weights = [p for p in self.model.parameters() if p.dim() == 2]
+            self.optimizer = torch.optim.Muon(
+                weights, weight_decay=decay, adjust_lr_fn=adjusts
+            )
+
+    plain, ours = OfMatrices(), OfMatrices()
+
+    def between(training: Training, call: int) -> None:
+        for group in training.optimizer.param_groups:
+            group["lr"] = 0.1 / (call + 2)
+
+    fast: Any = reprise.region(ours.step)
+    compare(plain, ours, fast, between, device=device)
+    assert fast.explain().replayed >= CALLS - 6, str(fast.explain())
+
+
 @pytest.mark.parametrize("foreach", [False, True])
 @pytest.mark.parametrize(("name", "options"), FOLLOWED)
 def test_optimizers_as_they_are(

@@ -32,9 +32,11 @@ _MODULES = frozenset(
     f"torch.optim.{name}"
     for name in (
         *("optimizer", "adadelta", "adagrad", "adam", "adamax", "adamw", "asgd"),
-        *("nadam", "radam", "rmsprop", "rprop", "sgd"),
+        *("nadam", "radam", "rmsprop", "rprop", "sgd", "_muon"),
     )
 )
+# Of their functions, those that give `math` nothing but sizes.
+_OF_SIZES = frozenset({("torch.optim._muon", "_adjust_lr")})
 # Modules in C whose functions give a number to nobody but torch's operators.
 _KNOWN = frozenset(
     {"builtins", "torch", "typing", "_typing", "collections", "operator"}
@@ -48,6 +50,10 @@ def is_followed(frame: types.FrameType) -> bool:
     name = frame.f_globals.get("__name__")
     module = sys.modules.get(name) if name in _MODULES else None
     return module is not None and vars(module) is frame.f_globals
+
+
+def _gives_sizes(frame: types.FrameType) -> bool:
+    return (frame.f_globals.get("__name__"), frame.f_code.co_name) in _OF_SIZES
 
 
 class Arithmetic:
@@ -104,6 +110,8 @@ class Arithmetic:
         if self.escape or not is_followed(frame):
             return
         module = getattr(function, "__module__", None)
+        if module == "math" and _gives_sizes(frame):
+            return
         if module is not None and module.partition(".")[0] not in _KNOWN:
             self.escape = f"{module}.{function.__name__}"
 
