@@ -123,5 +123,8 @@ def for_changed(what: str, optimizers: Iterable[Any]) -> str:
     for each in optimizers:
         name = type(each).__name__
         if what.startswith(f"{name}.state.") and name in _NEVER:
-            return f"call the step of {name} outside of the region"
+            return (
+                f"call the step of {name} outside of the region; the closure that it takes may "
+                "be one"
+            )
     return ""

@@ -106,8 +106,11 @@ class DataFollower:
             where = f"{name}._buffers"
             trail.names_in(where, buffers, scopes.all, Domain.PACKAGE)
 
-    def follow_optimizer(self, value: torch.optim.Optimizer) -> None:
-        """What its groups hold is looked at in each call, by who asks for them."""
+    def follow_optimizer(self, value: torch.optim.Optimizer, domain: Domain) -> None:
+        """What its groups hold is looked at in each call, by who asks for them.
+
+        What it keeps for its parameters counts if code may come to that.
+        """
         kind = type(value)
         trail = self._trail
         trail.holds_code = True
@@ -117,7 +120,9 @@ class DataFollower:
         attributes = value.__dict__
         self._hold_instance(name, value, attributes)
         trail.apart.add((id(attributes), "param_groups"))
-        names = trail.names_in(name, attributes, trail.scopes.all, Domain.PACKAGE)
+        of_package = domain is Domain.PACKAGE
+        scope = trail.scopes.all if of_package else trail.scopes.optimizers
+        names = trail.names_in(name, attributes, scope, Domain.PACKAGE)
         names.torchs = _private_of_optimizers()
         for group in value.param_groups:
             trail.add(name, list(group["params"]), Domain.PACKAGE)

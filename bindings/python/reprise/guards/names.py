@@ -37,6 +37,14 @@ _SAVING = frozenset(
         "_non_persistent_buffers_set",
     }
 )
+# By these, code comes to what optimizers keep for their parameters.
+STEPS = frozenset(
+    {
+        *("step", "state", "state_dict", "load_state_dict", "add_param_group"),
+        *("__getstate__", "__setstate__"),
+    }
+)
+_OF_STEPS = frozenset({"state"})
 _CALLED = classes.SPECIAL | {"forward"}
 # What torch asks a module for when it is called.
 _OF_CALLS = _OF_MODULES.union(
@@ -57,12 +65,17 @@ class Scope:
         takes_all: bool = False,
         may_take_all: bool = False,
         but: frozenset[str] = frozenset(),
+        unless: frozenset[str] = frozenset(),
+        asked: int = 1,
     ) -> None:
-        """`takes_all`: all do, `but` those, which must be named.
+        """`takes_all`: all do, `but` those, `unless` code names one of these.
 
-        `may_take_all`: likewise, where code reads what it does not name.
+        Of the sets, the first ones are `asked` for them. `may_take_all`: likewise, where code
+        reads what it does not name.
         """
+        self._asked = sets[:asked]
         self._but = but
+        self._unless = unless | READ_ALL
         self._sets = sets
         self._extra = extra
         self._takes_all = takes_all
@@ -80,8 +93,9 @@ class Scope:
 
     def apart(self) -> frozenset[str]:
         """Names that do not, where everything else does."""
-        saves = self._reads_all or not _SAVES.isdisjoint(self._sets[0])
-        return frozenset() if saves else self._but
+        asked = self._asked
+        named = any(not self._unless.isdisjoint(each) for each in asked)
+        return frozenset() if named else self._but
 
     def size(self) -> int:
         """It grows with the names."""
@@ -112,7 +126,15 @@ class Scopes:
         both = by_program, by_packages
         self.all = Scope(*both, takes_all=True)
         # Of torch's own modules, whose code reads most of it.
-        self.torch_modules = Scope(*both, takes_all=True, but=_SAVING)
+        self.torch_modules = Scope(*both, takes_all=True, but=_SAVING, unless=_SAVES)
+        # Of optimizers that the program's code has, and no package's.
+        self.optimizers = Scope(
+            *(by_program, by_others),
+            takes_all=True,
+            but=_OF_STEPS,
+            unless=STEPS,
+            asked=2,
+        )
         self.nothing = Scope()
         self.named = Scope(by_program)  # of modules of packages and of Python's
         # Of objects and functions of the program's, and of packages'.

@@ -25,6 +25,7 @@ from reprise.guards.code import READ_ALL, Code, codes_in, key_of, named_by
 from reprise.guards.follow_code import CodeFollower, is_region
 from reprise.guards.follow_data import PLAIN, DataFollower, is_array
 from reprise.guards.holders import Dictionary, Holder, Sequence
+from reprise.guards.names import STEPS
 from reprise.guards.places import Written
 from reprise.guards.tokens import MISSING, is_value
 from reprise.guards.trail import Domain, Led, Trail, is_own_function
@@ -215,7 +216,11 @@ class Walk:
         trail, code, data = self._trail, self._code, self._data
         is_new = trail.is_new(value, domain)
         if is_new is False:
+            if domain is Domain.PACKAGE and issubclass(kind, torch.optim.Optimizer):
+                self._take_whole(name, value)
             return
+        if kind is types.FunctionType and domain is not Domain.PACKAGE:
+            trail.by_program |= STEPS & {value.__name__}  # who has it names it
         trail.types.add(id(kind))
         if domain is not Domain.PACKAGE and issubclass(kind, _LOCKS):
             self._trail.locks.setdefault(id(value), name)
@@ -228,7 +233,7 @@ class Walk:
         elif issubclass(kind, torch.nn.Module) and not is_region(kind):
             data.follow_module(value)
         elif issubclass(kind, torch.optim.Optimizer):
-            data.follow_optimizer(value)
+            data.follow_optimizer(value, domain)
         elif issubclass(kind, type):
             data.follow_class(value)
         elif issubclass(kind, types.ModuleType):
@@ -241,6 +246,14 @@ class Walk:
                 data.follow(name, value, Domain.PROGRAM)
         elif not code.follow(name, value, domain):
             data.follow(name, value, domain)
+
+    def _take_whole(self, name: str, optimizer: torch.optim.Optimizer) -> None:
+        """A package's code has it, too, and may have it step."""
+        trail = self._trail
+        names = trail.names_in(
+            *(name, optimizer.__dict__, trail.scopes.all, Domain.PACKAGE)
+        )
+        trail.take_all(names)
 
     def _visit_again(self, name: str, value: Any, domain: Domain) -> None:
         """Somebody leads to it, too, of whom more is looked at."""
