@@ -134,11 +134,24 @@ def take_read() -> int:
 
 def are_torchs(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
     """Return whether the code of all of them is known (`is_followed`)."""
-    return all(type(each).__module__ in _MODULES for each in optimizers)
+    known = [module for name in _MODULES if (module := sys.modules.get(name))]
+    return all(
+        any(vars(module).get(type(each).__name__) is type(each) for module in known)
+        for each in optimizers
+    )
 
 
-def may_follow(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
-    """Return whether all numbers of theirs are plain floats, which give way to others."""
+def is_numpys(kind: type) -> bool:
+    """Return whether its objects are NumPy's numbers that are floats of Python's, too."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and kind is numpy.float64
+
+
+def may_follow(optimizers: Iterable[torch.optim.Optimizer], *, hidden: bool) -> bool:
+    """Return whether all numbers of theirs are plain floats, which give way to others.
+
+    `hidden`: only torch's optimizers look at them, for which NumPy's are as good.
+    """
 
     def is_plain(value: Any) -> bool:
         if isinstance(value, (tuple, list)):
@@ -146,7 +159,7 @@ def may_follow(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
         return not isinstance(value, (float, complex)) or type(value) is float
 
     return all(
-        is_plain(value)
+        is_plain(value) or (hidden and is_numpys(type(value)))
         for optimizer in optimizers
         for group in optimizer.param_groups
         for key, value in group.items()

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from reprise._arithmetic import is_numpys
 from reprise.guards import classes, tree
 from reprise.guards.constants import constant
 from reprise.guards.containers import Containers
@@ -87,9 +88,12 @@ def with_optimizers(
                     numbers.append(value)
                 elif key != "params":
                     try:
-                        others.append((key, type(value), _comparable(value)))
+                        token = _comparable(value)
                     except tree.Foreign as unknown:
                         return form, numbers, f"a group of an optimizer holds {unknown}"
+                    if token is _A_NUMBER:
+                        numbers.append(float.__float__(value))
+                    others.append((key, type(value), token))
             params = group["params"]
             others.append(("params", id(params), *map(id, params)))
         form = form, tuple(others)
@@ -98,10 +102,11 @@ def with_optimizers(
 
 _PLAIN = classes.ids_of(bool, int, str, type(None))
 _FLOATS = {float}
+_A_NUMBER = "a number of NumPy's"  # whose value may be another one
 
 
 def _comparable(value: Any) -> Any:
-    """By value where that tells all, a tensor by identity.
+    """By value where that tells all, a tensor by identity. `_A_NUMBER`: it is one.
 
     Raises Foreign: nobody looks at what an object holds.
     """
@@ -120,6 +125,8 @@ def _comparable(value: Any) -> Any:
         return tuple(
             [(type(key), key, type(each), _comparable(each)) for key, each in pairs]
         )
+    if is_numpys(kind):
+        return _A_NUMBER
     known = None if issubclass(kind, (type, enum.Enum)) else constant(value)
     if known is None:
         raise tree.Foreign(

@@ -12,7 +12,14 @@ from typing import Any
 
 import torch
 
-from reprise._arithmetic import EXACT, Arithmetic, is_followed, reading, take_read
+from reprise._arithmetic import (
+    EXACT,
+    Arithmetic,
+    is_followed,
+    is_numpys,
+    reading,
+    take_read,
+)
 from reprise._enums import NumberOp
 from reprise._summing import summing, tells_floats_apart
 from reprise.guards import classes, tree
@@ -247,11 +254,13 @@ def noted(
     *,
     computes: bool,
     reads: bool,
+    hidden: bool,
 ) -> Iterator[tuple[list[Any], dict[str, Any]]]:
     """Yield arguments whose floats note what Python does with them; optimizers' floats too.
 
     `containers`: among the arguments, whose floats are part of their form. If it `reads`, so do numbers that torch's optimizers read from tensors of the host. Floats
     within containers count as looked at. If the code `computes`, all floats do. So do floats that the code stores: ordinary ones are in their places at the end.
+    `hidden`: only torch's optimizers look at their numbers, so that NumPy's are noted, too.
     """
     index = 0
     computes |= tells_floats_apart()
@@ -274,8 +283,11 @@ def noted(
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             for key, value in group.items():
-                if type(value) is float:
-                    replaced.append((group, key, value, note(value)))
+                if type(value) is float or (hidden and is_numpys(type(value))):
+                    plain = float.__float__(value)
+                    replaced.append((group, key, value, note(plain)))
+                elif is_numpys(type(value)):
+                    index += 1  # which counts as looked at
     try:
         _set(replaced)
         with (

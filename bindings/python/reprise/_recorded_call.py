@@ -130,7 +130,7 @@ class RecordedCall:
     def begin(self, walk: Walk) -> bool:
         """Begin. Returns False if another recording is open."""
         call = self._call
-        hidden = walk.hides_groups() and are_torchs(walk.optimizers)
+        hidden = _hides_numbers(walk)
         seen = len(call.parts.numbers if hidden else call.numbers)
         with torch._C.DisableTorchFunctionSubclass():  # of tensors that it leads to
             return self._opened.begin(call.tensors, call.numbers, self._own, seen)
@@ -173,7 +173,11 @@ class RecordedCall:
         notes, watch = self._notes, self.watch
         assert notes is not None
         # Who sees no calls does not see where numbers go.
-        reads = watch.sees_calls() and may_follow(walk.optimizers)
+        hidden = _hides_numbers(walk) and not any(
+            issubclass(kind, torch.optim.lr_scheduler.LRScheduler)
+            for kind in walk.kinds
+        )  # which would compute with them
+        reads = watch.sees_calls() and may_follow(walk.optimizers, hidden=hidden)
         if reads:
             watch.arithmetic = notes.arithmetic
         else:
@@ -182,6 +186,7 @@ class RecordedCall:
             *(args, kwargs, walk.optimizers, notes, self._call.parts.containers),
             computes=walk.computes,
             reads=reads,
+            hidden=hidden,
         )
 
     def check_modes(self) -> None:
@@ -255,6 +260,11 @@ class RecordedCall:
         else:
             self._opened.note_arithmetic(arithmetic.nodes, arithmetic.values)
         return self._opened.end(outputs, notes.computed, len(self.outputs))
+
+
+def _hides_numbers(walk: Walk) -> bool:
+    """Only torch's optimizers look at the numbers of their groups."""
+    return walk.hides_groups() and are_torchs(walk.optimizers)
 
 
 def _check_kept(before: Held) -> None:

@@ -181,7 +181,10 @@ class Walk:
 
     def hides_groups(self) -> bool:
         """Return whether the program's code looks into no group of an optimizer."""
-        return self.names().isdisjoint({"param_groups", "defaults", *READ_ALL})
+        groups = {"param_groups", "defaults"}
+        return self.names().isdisjoint(
+            groups | READ_ALL
+        ) and self._trail.by_others.isdisjoint(groups)
 
     def names(self) -> frozenset[str]:
         """Attributes and globals that the program's code names."""
