@@ -10,6 +10,7 @@ import pytest
 import reprise
 import torch
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.nn import functional
 from watching import assert_same_bits
 
@@ -46,6 +47,40 @@ def test_a_closure_of_lbfgs(device: str, search: str | None) -> None:
     report, found = fitted(device, search, fast=True)
     assert_same_bits(found, expected)
     assert report.replayed >= report.calls - 4, str(report)
+
+
+def of_state(net: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+    return optimizer.state_dict()["state"].get(0, {}).get("func_evals", 0)
+
+
+def of_torchs(net: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+    found: Any = get_optimizer_state_dict(net, optimizer)["state"]
+    return next(iter(found.values()), {}).get("func_evals", 0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("read", [of_state, of_torchs])
+def test_code_that_reads_what_an_optimizer_keeps(device: str, read: Any) -> None:
+    torch.manual_seed(3)
+    net = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return net(x).detach() + read(net, optimizer)  # type: ignore[no-any-return]
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = net(torch.ones(2, 4, device=device)).square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)  # type: ignore[arg-type]
+    fast: Any = reprise.region(fn)
+    for call in range(8):
+        x = torch.randn(2, 4, device=device)
+        assert_same_bits([fast(x)], [fn(x)], f"call {call}")
+        if call > 2:
+            optimizer.step(closure)  # type: ignore[arg-type]
 
 
 class Holder:

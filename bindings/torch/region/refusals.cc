@@ -112,8 +112,9 @@ constexpr Row kRows[] = {
      "hooks of saved tensors are set round a backward pass inside"},
     {Refusal::kHooksInside,
      "hooks of saved tensors (saved_tensors_hooks, save_on_cpu, "
-     "checkpoint) begin or end inside, which no replay would call: put "
-     "them around the region, or make a region of what lies between"},
+     "checkpoint) begin or end inside, which no replay would call: let the "
+     "region be the step with its backward pass, or what lies between them, "
+     "or put them around it"},
     {Refusal::kHooksDisabled,
      "hooks of saved tensors are disabled inside (torch.func)"},
     {Refusal::kSeveralStreams, "several streams or devices are used"},

@@ -37,13 +37,10 @@ _SAVING = frozenset(
         "_non_persistent_buffers_set",
     }
 )
-# By these, code comes to what optimizers keep for their parameters.
-STEPS = frozenset(
-    {
-        *("step", "state", "state_dict", "load_state_dict", "add_param_group"),
-        *("__getstate__", "__setstate__"),
-    }
-)
+# By these, and by names with `_STATE` in them, code comes to what optimizers keep for their
+# parameters.
+_STEPS = frozenset({"step", "add_param_group"})
+_STATE = "state"
 _OF_STEPS = frozenset({"state"})
 _CALLED = classes.SPECIAL | {"forward"}
 # What torch asks a module for when it is called.
@@ -53,6 +50,11 @@ _OF_CALLS = _OF_MODULES.union(
         for name in ("_wrapped_call_impl", "_call_impl", "_slow_forward")
     )
 )
+
+
+def leads_to_state(name: str) -> bool:
+    """Return whether a function of that name may come to what optimizers keep."""
+    return name in _STEPS or _STATE in name
 
 
 class Scope:
@@ -66,9 +68,10 @@ class Scope:
         may_take_all: bool = False,
         but: frozenset[str] = frozenset(),
         unless: frozenset[str] = frozenset(),
+        unless_part: str = "",
         asked: int = 1,
     ) -> None:
-        """`takes_all`: all do, `but` those, `unless` code names one of these.
+        """`takes_all`: all do, `but` those, `unless` code names one of these, or `unless_part`.
 
         Of the sets, the first ones are `asked` for them. `may_take_all`: likewise, where code
         reads what it does not name.
@@ -76,6 +79,7 @@ class Scope:
         self._asked = sets[:asked]
         self._but = but
         self._unless = unless | READ_ALL
+        self._unless_part = unless_part
         self._sets = sets
         self._extra = extra
         self._takes_all = takes_all
@@ -93,8 +97,12 @@ class Scope:
 
     def apart(self) -> frozenset[str]:
         """Names that do not, where everything else does."""
-        asked = self._asked
-        named = any(not self._unless.isdisjoint(each) for each in asked)
+        part = self._unless_part
+        named = any(
+            not self._unless.isdisjoint(each)
+            or (part and any(part in name for name in each))
+            for each in self._asked
+        )
         return frozenset() if named else self._but
 
     def size(self) -> int:
@@ -132,7 +140,8 @@ class Scopes:
             *(by_program, by_others),
             takes_all=True,
             but=_OF_STEPS,
-            unless=STEPS,
+            unless=_STEPS,
+            unless_part=_STATE,
             asked=2,
         )
         self.nothing = Scope()

@@ -25,7 +25,7 @@ from reprise.guards.code import READ_ALL, Code, codes_in, key_of, named_by
 from reprise.guards.follow_code import CodeFollower, is_region
 from reprise.guards.follow_data import PLAIN, DataFollower, is_array
 from reprise.guards.holders import Dictionary, Holder, Sequence
-from reprise.guards.names import STEPS
+from reprise.guards.names import leads_to_state
 from reprise.guards.places import Written
 from reprise.guards.tokens import MISSING, is_value
 from reprise.guards.trail import Domain, Led, Trail, is_own_function
@@ -222,8 +222,9 @@ class Walk:
             if domain is Domain.PACKAGE and issubclass(kind, torch.optim.Optimizer):
                 self._take_whole(name, value)
             return
-        if kind is types.FunctionType and domain is not Domain.PACKAGE:
-            trail.by_program |= STEPS & {value.__name__}  # who has it names it
+        is_held = kind is types.FunctionType and domain is not Domain.PACKAGE
+        if is_held and leads_to_state(value.__name__):  # who has it names it
+            trail.by_program.add(value.__name__)
         trail.types.add(id(kind))
         if domain is not Domain.PACKAGE and issubclass(kind, _LOCKS):
             self._trail.locks.setdefault(id(value), name)
