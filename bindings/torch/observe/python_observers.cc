@@ -153,6 +153,7 @@ const char* ReasonOf(Use use) {
     case Use::kWaits:
       return "streams or graphs of CUDA are used";
     case Use::kKernels:
+    case Use::kLibraries:
       return "kernels of operators are registered";
     case Use::kPlans:
       return "a library's plans are freed";
