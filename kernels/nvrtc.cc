@@ -161,16 +161,4 @@ base::Result<std::string> Nvrtc::TargetFor(
   return "compute_" + std::to_string(nearest);
 }
 
-base::Result<std::vector<char>> CompileToCubin(
-    const std::string& source, const std::string& name, const std::string& arch,
-    std::span<const std::string> options) {
-  REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Load());
-  const KernelSource whole{.source = source,
-                           .name = name,
-                           .architecture = arch,
-                           .options = {options.begin(), options.end()}};
-  REPRISE_ASSIGN_OR_RETURN(CompiledCode code, nvrtc->CompileFor(arch, whole));
-  return std::move(code.image);
-}
-
 }  // namespace reprise::kernels

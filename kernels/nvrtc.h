@@ -3,7 +3,6 @@
 #ifndef REPRISE_KERNELS_NVRTC_H_
 #define REPRISE_KERNELS_NVRTC_H_
 
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,12 +53,6 @@ class Nvrtc {
   std::string version_;
   std::vector<int> architectures_;  // ascending
 };
-
-// The machine code alone, by Nvrtc::Load's, of a source that needs nothing
-// else, for an architecture ("sm_90") that it knows.
-base::Result<std::vector<char>> CompileToCubin(
-    const std::string& source, const std::string& name, const std::string& arch,
-    std::span<const std::string> options);
 
 }  // namespace reprise::kernels
 

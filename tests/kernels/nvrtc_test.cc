@@ -35,11 +35,12 @@ constexpr char kTemplate[] =
 
 TEST_F(NvrtcTest, CompilesTheCompareKernels) {
   for (const char* arch : {"sm_80", "sm_90", "sm_100"}) {
-    const auto cubin = CompileToCubin(kCompareSource, "compare.cu", arch, {});
-    ASSERT_TRUE(cubin) << cubin.error().message();
-    EXPECT_TRUE(IsElf(*cubin));
-    EXPECT_TRUE(Mentions(*cubin, "compare_dense"));
-    EXPECT_TRUE(Mentions(*cubin, "compare_strided_16"));
+    const auto code = nvrtc_->CompileFor(
+        arch, {.source = kCompareSource, .name = "compare.cu"});
+    ASSERT_TRUE(code) << code.error().message();
+    EXPECT_TRUE(IsElf(code->image));
+    EXPECT_TRUE(Mentions(code->image, "compare_dense"));
+    EXPECT_TRUE(Mentions(code->image, "compare_strided_16"));
   }
 }
 
@@ -113,9 +114,9 @@ TEST_F(NvrtcTest, UnknownOptionOrArchitectureIsTheCallersFault) {
   EXPECT_THAT(Fault({.architecture = "hopper"}), HasSubstr("'hopper'"));
   EXPECT_THAT(Fault({.architecture = "sm_"}), HasSubstr("'sm_'"));
   EXPECT_THAT(Fault({.architecture = ""}), HasSubstr("''"));
-  const auto cubin = CompileToCubin("", "empty.cu", "sm_12345", {});
-  ASSERT_FALSE(cubin);
-  EXPECT_EQ(cubin.error().code(), base::Code::kInvalidArgument);
+  const auto code = nvrtc_->CompileFor("sm_12345", {});
+  ASSERT_FALSE(code);
+  EXPECT_EQ(code.error().code(), base::Code::kInvalidArgument);
 }
 
 TEST_F(NvrtcTest, OptionsForAnotherOutputAreTheCallersFault) {

@@ -96,11 +96,15 @@ class GpuTest : public ::testing::Test {
         &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device_);
     driver().cuDeviceGetAttribute(
         &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_);
-    auto cubin = kernels::CompileToCubin(
-        source, "test.cu",
-        "sm_" + std::to_string(major) + std::to_string(minor), {});
-    EXPECT_TRUE(cubin) << cubin.error().message();
-    return cubin ? *std::move(cubin) : std::vector<char>{};
+    const auto nvrtc = kernels::Nvrtc::Load();
+    EXPECT_TRUE(nvrtc) << nvrtc.error().message();
+    if (!nvrtc) return {};
+    const std::string arch =
+        "sm_" + std::to_string(major) + std::to_string(minor);
+    auto code = (*nvrtc)->CompileFor(
+        arch, {.source = source, .name = "test.cu", .architecture = arch});
+    EXPECT_TRUE(code) << code.error().message();
+    return code ? std::move(code->image) : std::vector<char>{};
   }
 
   UniqueLibrary LoadLibrary(const std::string& source) {
