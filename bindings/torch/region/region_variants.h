@@ -29,11 +29,10 @@ namespace reprise::bindings {
 //
 // Which of the tapes a call belongs to say the forms of its tensors, its
 // numbers and torch's modes (Tape::Fits), and what Python would read
-// (RunTape). At most kMostTapes are kept, those that were used last.
+// (RunTape). TapeCache says which of them are kept.
 // Thread-safe; calls run side by side.
 class RegionVariants {
  public:
-  static constexpr size_t kMostTapes = 16;
   static constexpr uint64_t kFirstSample = 256;
   static constexpr uint64_t kSeldomSample = 4096;
 
