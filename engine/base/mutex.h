@@ -18,8 +18,6 @@
 #define REPRISE_SCOPED_CAPABILITY REPRISE_THREAD_ANNOTATION(scoped_lockable)
 // On a member: read and written only with the mutex held.
 #define REPRISE_GUARDED_BY(mutex) REPRISE_THREAD_ANNOTATION(guarded_by(mutex))
-#define REPRISE_PT_GUARDED_BY(mutex) \
-  REPRISE_THREAD_ANNOTATION(pt_guarded_by(mutex))
 // On a function: the caller holds the mutex (a ...Locked() helper) ...
 #define REPRISE_REQUIRES(...) \
   REPRISE_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
@@ -32,8 +30,6 @@
   REPRISE_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
 #define REPRISE_TRY_ACQUIRE(...) \
   REPRISE_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
-#define REPRISE_RETURN_CAPABILITY(mutex) \
-  REPRISE_THREAD_ANNOTATION(lock_returned(mutex))
 #define REPRISE_NO_THREAD_SAFETY_ANALYSIS \
   REPRISE_THREAD_ANNOTATION(no_thread_safety_analysis)
 
