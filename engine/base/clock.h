@@ -54,17 +54,6 @@ class StoppableClock final : public Clock {
   Duration left_out_{};
 };
 
-// Stands still until it is told to go on, so that a test decides how long what
-// it does has taken.
-class ManualClock final : public Clock {
- public:
-  TimePoint Now() const override { return now_; }
-  void Advance(Duration time) { now_ += time; }
-
- private:
-  TimePoint now_{};
-};
-
 }  // namespace reprise::base
 
 #endif  // REPRISE_ENGINE_BASE_CLOCK_H_

@@ -4,34 +4,6 @@
 
 namespace reprise::base {
 
-void ManualTaskRunner::Post(Task task) {
-  MutexLock lock(mutex_);
-  tasks_.push_back(std::move(task));
-}
-
-bool ManualTaskRunner::RunOne() {
-  Task task;
-  {
-    MutexLock lock(mutex_);
-    if (tasks_.empty()) return false;
-    task = std::move(tasks_.front());
-    tasks_.pop_front();
-  }
-  task();
-  return true;
-}
-
-size_t ManualTaskRunner::RunAll() {
-  size_t count = 0;
-  while (RunOne()) ++count;
-  return count;
-}
-
-size_t ManualTaskRunner::pending() const {
-  MutexLock lock(mutex_);
-  return tasks_.size();
-}
-
 ThreadTaskRunner::ThreadTaskRunner(size_t thread_count) {
   threads_.reserve(thread_count);
   for (size_t i = 0; i < thread_count; ++i) {

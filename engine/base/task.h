@@ -36,30 +36,6 @@ inline void ReleaseOn(TaskRunner& runner, std::shared_ptr<void> object) {
   runner.Post([object = std::move(object)]() mutable { object.reset(); });
 }
 
-// Runs each task within Post, on the thread that posts it.
-class InPlaceTaskRunner final : public TaskRunner {
- public:
-  void Post(Task task) override { task(); }
-};
-
-// Keeps tasks until it is told to run them, so that a test can step through
-// them. Thread-safe.
-class ManualTaskRunner final : public TaskRunner {
- public:
-  void Post(Task task) override REPRISE_EXCLUDES(mutex_);
-
-  // Runs the oldest task on this thread; false if there is none.
-  bool RunOne() REPRISE_EXCLUDES(mutex_);
-  // Runs until none is left, those included that the tasks post; says how many.
-  size_t RunAll();
-
-  size_t pending() const REPRISE_EXCLUDES(mutex_);
-
- private:
-  mutable Mutex mutex_;
-  std::deque<Task> tasks_ REPRISE_GUARDED_BY(mutex_);
-};
-
 // Runs tasks on threads of its own. The destructor lets tasks that have begun
 // end and drops the others; it must not run on one of those threads.
 class ThreadTaskRunner final : public TaskRunner {

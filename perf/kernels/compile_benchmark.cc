@@ -15,6 +15,7 @@
 #include "kernels/compiler.h"
 #include "kernels/disk_cache.h"
 #include "kernels/hash_bytes.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/engine/device/cuda_libraries.h"
 #include "tests/owned_folder.h"
 

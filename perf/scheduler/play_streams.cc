@@ -25,6 +25,7 @@
 #include "scheduler/journal.h"
 #include "scheduler/stats.h"
 #include "scheduler/stream_session.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/scheduler/model_session.h"
 #include "tests/sim/recorded_stream.h"
 #include "tests/sim/stream_player.h"

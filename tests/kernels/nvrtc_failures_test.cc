@@ -18,6 +18,7 @@
 #include "kernels/compiler.h"
 #include "kernels/disk_cache.h"
 #include "kernels/nvrtc.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/kernels/temporary_folder.h"
 #include "tests/sim/simulated_gpu.h"
 #include "tests/sim/simulated_nvrtc.h"

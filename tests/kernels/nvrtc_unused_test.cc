@@ -9,6 +9,7 @@
 
 #include "kernels/compiler.h"
 #include "kernels/disk_cache.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/kernels/nvrtc_fixture.h"
 #include "tests/kernels/temporary_folder.h"
 

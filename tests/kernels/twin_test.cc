@@ -10,6 +10,7 @@
 
 #include "engine/base/task.h"
 #include "kernels/compiler.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/kernels/nvrtc_fixture.h"
 
 namespace reprise::kernels {

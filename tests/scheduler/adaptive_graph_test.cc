@@ -15,6 +15,7 @@
 #include "engine/batch/compile_service.h"
 #include "engine/batch/plan_report.h"
 #include "scheduler/patch_service.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/engine/batch/patching_fixture.h"
 #include "tests/sim/simulated_gpu.h"
 

@@ -11,6 +11,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/batch/kernel_code.h"
+#include "tests/engine/base/manual_clock.h"
 
 namespace reprise::scheduler {
 namespace {

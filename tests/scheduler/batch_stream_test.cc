@@ -19,6 +19,7 @@
 #include "engine/batch/batch_event.h"
 #include "engine/batch/compile_service.h"
 #include "scheduler/patch_service.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/engine/batch/patching_fixture.h"
 
 namespace reprise::scheduler {

@@ -20,6 +20,7 @@
 #include "engine/base/task.h"
 #include "scheduler/instance_policy.h"
 #include "scheduler/stream_session.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/sim/model_frontend.h"
 
 namespace reprise::scheduler {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/scheduler/model_session.h"
 
 namespace reprise::scheduler {

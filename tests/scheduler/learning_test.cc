@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "tests/engine/base/manual_clock.h"
 #include "tests/engine/fake_frontend.h"
 
 namespace reprise::scheduler {

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "engine/base/clock.h"
+#include "tests/engine/base/manual_clock.h"
 #include "tests/engine/fake_frontend.h"
 
 namespace reprise::scheduler {

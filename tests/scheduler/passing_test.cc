@@ -12,6 +12,7 @@
 #include "engine/base/task.h"
 #include "scheduler/stats.h"
 #include "scheduler/stream_session.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/sim/model_frontend.h"
 
 namespace reprise::scheduler {

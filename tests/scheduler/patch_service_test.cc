@@ -19,6 +19,7 @@
 #include "kernels/compiler.h"
 #include "kernels/twin.h"
 #include "scheduler/patch_probe.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/engine/batch/simulated_kernel.h"
 #include "tests/engine/device/table_writer.h"
 #include "tests/kernels/nvrtc_fixture.h"

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/scheduler/model_session.h"
 
 namespace reprise::scheduler {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/task.h"
+#include "tests/engine/base/manual_task_runner.h"
 
 namespace reprise::scheduler {
 namespace {

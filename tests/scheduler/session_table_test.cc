@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/scheduler/model_session.h"
 
 namespace reprise::scheduler {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/task.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/engine/fake_frontend.h"
 
 namespace reprise::scheduler {

@@ -13,6 +13,7 @@
 
 #include "engine/backend/host_backend.h"
 #include "engine/base/task.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/sim/model_frontend.h"
 
 namespace reprise::scheduler {

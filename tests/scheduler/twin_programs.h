@@ -26,6 +26,8 @@
 #include "scheduler/stream_session.h"
 #include "scheduler/stream_writes.h"
 #include "scheduler/timeline.h"
+#include "tests/engine/base/manual_clock.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/sim/model_frontend.h"
 
 namespace reprise::scheduler {

@@ -14,6 +14,7 @@
 #include "engine/base/task.h"
 #include "scheduler/journal.h"
 #include "scheduler/stream_session.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/scheduler/model_session.h"
 #include "tests/sim/stream_player.h"
 

@@ -23,6 +23,8 @@
 #include "scheduler/stats.h"
 #include "scheduler/stream_session.h"
 #include "scheduler/stream_writes.h"
+#include "tests/engine/base/manual_clock.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/sim/failing_calls.h"
 #include "tests/sim/fault.h"
 #include "tests/sim/run_options.h"

@@ -17,6 +17,7 @@
 #include "tests/bindings/native/batch_kernels.h"
 #include "tests/bindings/native/batch_reference.h"
 #include "tests/bindings/native/simulated_runtime.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::native {

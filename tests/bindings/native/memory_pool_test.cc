@@ -19,6 +19,7 @@
 #include "engine/base/task.h"
 #include "tests/bindings/native/simulated_runtime.h"
 #include "tests/bindings/native/table_device.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::native {

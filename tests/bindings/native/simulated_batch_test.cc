@@ -14,6 +14,7 @@
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
 #include "tests/bindings/native/simulated_runtime.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::native {

@@ -29,6 +29,7 @@
 #include "engine/trace/trace_recorder.h"
 #include "kernels/compare.h"
 #include "kernels/strided_layout.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/sim/simulated_gpu.h"
 #include "tests/sim/simulated_program.h"
 

@@ -6,6 +6,8 @@
 
 #include <chrono>
 
+#include "tests/engine/base/manual_clock.h"
+
 namespace reprise::base {
 namespace {
 

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/engine/base/manual_task_runner.h"
+
 namespace reprise::base {
 namespace {
 

@@ -19,6 +19,7 @@
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/kernels/nvrtc_fixture.h"
 #include "tests/kernels/temporary_folder.h"
 #include "tests/sim/simulated_gpu.h"

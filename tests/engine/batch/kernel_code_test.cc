@@ -14,6 +14,7 @@
 
 #include "kernels/kernel_source.h"
 #include "kernels/nvrtc.h"
+#include "tests/engine/base/manual_task_runner.h"
 #include "tests/sim/simulated_gpu.h"
 #include "tests/sim/simulated_libraries.h"
 #include "tests/sim/simulated_nvrtc.h"
