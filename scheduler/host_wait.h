@@ -12,8 +12,8 @@ namespace reprise::scheduler {
 
 class Interrupts;
 
-// From before a wait until Interrupts::AfterWait. Several waits of a thread may be
-// noted in one.
+// From before a wait until Interrupts::AfterWait. Several waits of a thread may
+// be noted in one.
 struct HostWait {
   enum class For : uint8_t { kUnknown, kOp, kStream, kDevice, kEvent };
 
