@@ -248,6 +248,17 @@ def by_itself(_: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
     return x * 2
 
 
+def without_records(net: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
+    """Torch tells nobody which functions run."""
+    torch.autograd._enable_record_function(False)
+    try:
+        by_a_function(net, x, state)
+        net.one(x).square().mean().backward()
+    finally:
+        torch.autograd._enable_record_function(True)
+    return x * 2
+
+
 def by_a_view(net: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
     loss = state.view(-1)[3:].sum() * net.one(x).mean()
     loss.backward()
@@ -256,7 +267,8 @@ def by_a_view(net: Net, x: torch.Tensor, state: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize("given", [of_a_sum, of_an_operator])
 @pytest.mark.parametrize(
-    "fn", [by_an_operator, by_a_sum, by_a_function, by_itself, by_a_view]
+    "fn",
+    [by_an_operator, by_a_sum, by_a_function, by_itself, by_a_view, without_records],
 )
 def test_a_history_along_which_a_pass_goes(device: str, fn: Any, given: Any) -> None:
     """Replays would give its leaves no gradients: the callable runs."""
