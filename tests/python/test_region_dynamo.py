@@ -359,7 +359,7 @@ def test_a_recording_ends_where_its_owner_leaves() -> None:
 
     def held() -> Generator[bool]:
         with OpenRecording(structure.handle) as opened:
-            yield opened.begin([], [], [])
+            yield opened.begin([], [], [], 0)
 
     generator = held()
     assert next(generator)
@@ -368,7 +368,7 @@ def test_a_recording_ends_where_its_owner_leaves() -> None:
     assert a_region_is_replayed()
     # And where the block was never entered.
     opened = OpenRecording(structure.handle)
-    assert opened.begin([], [], [])
+    assert opened.begin([], [], [], 0)
     del opened
     assert a_region_is_replayed()
 
@@ -378,9 +378,9 @@ def test_a_recording_is_not_ended_by_others() -> None:
     variants(torch.ones(3))
     (structure,) = variants._structures.values()
     with OpenRecording(structure.handle) as opened:
-        assert opened.begin([], [], [])
+        assert opened.begin([], [], [], 0)
         with OpenRecording(structure.handle) as other:
-            assert not other.begin([], [], [])
+            assert not other.begin([], [], [], 0)
         assert not a_region_is_replayed()
     assert a_region_is_replayed()
 
