@@ -86,7 +86,7 @@ TEST_F(DecidingValuesTest, WhatIsLargeCannotDecide) {
 }
 
 TEST_F(DecidingValuesTest, NumbersOfCompositeOperatorsAreNoted) {
-  record_.numbers = TapeNumbers::Of({0.5, 0.25, 3});
+  record_.numbers = TapeNumbers::Of({0.5, 0.25, 3}, 3);
   c10::List<double> scales({-0.25});
   deciding_.NoteNumbers(Values{at::randn({3}), 3.0, scales});
   EXPECT_EQ(record_.numbers.decides, (std::vector<bool>{false, true, true}));
@@ -94,7 +94,7 @@ TEST_F(DecidingValuesTest, NumbersOfCompositeOperatorsAreNoted) {
 
 TEST_F(DecidingValuesTest, FloatsThatAreGivenMayVary) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  record_.numbers = TapeNumbers::Of({0.5, nan});
+  record_.numbers = TapeNumbers::Of({0.5, nan}, 2);
   for (const double value : {0.25, 0.5, -0.5, nan}) {
     TapeArgument argument;
     argument.value = value;

@@ -66,7 +66,7 @@ class NumberWriterTest : public testing::Test {
   const at::Tensor counter_ = at::full({}, 3.0);
   const at::Tensor integer_ = at::zeros({}, at::kLong);
   const at::Tensor vector_ = at::zeros({2});
-  TapeRecord record_{.numbers = TapeNumbers::Of({7})};
+  TapeRecord record_{.numbers = TapeNumbers::Of({7}, 1)};
   TapeFault fault_;
   LeafGradients gradients_;
   WatchedBefore watched_;
@@ -90,7 +90,7 @@ TEST_F(NumberWriterTest, OnlyReadsOfCountersAreMadeAhead) {
 }
 
 TEST_F(NumberWriterTest, WithoutNumbersNothingIsReadAhead) {
-  record_.numbers = TapeNumbers::Of({});
+  record_.numbers = TapeNumbers::Of({}, 0);
   EXPECT_FALSE(MayReadAhead(counter_));
 }
 
