@@ -115,8 +115,8 @@ TEST_F(RegionLibraryTest, WhatIsWatchedIsLookedAtBeforeACall) {
   Record(made_);
   std::array<int64_t, 2> words = {1, 2};
   const auto watch = [&words](size_t i) {
-    return Op("watch_words", Names{reinterpret_cast<int64_t>(&words[i])})[0]
-        .toInt();
+    const Names watched = {reinterpret_cast<int64_t>(&words[i])};
+    return Op("watch_words", watched, Names{})[0].toInt();
   };
   const int64_t of_code = watch(0);
   const int64_t of_given = watch(1);

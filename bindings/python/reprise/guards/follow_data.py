@@ -281,9 +281,8 @@ class DataFollower:
             if more or (attributes is None and not slots and not holds):
                 raise Foreign(f"{name}, a {classes.name_of(kind)}")
         elif issubclass(kind, threading.local):
-            # One of no other class is compared by value, in each call.
             if domain is Domain.PACKAGE or kind is threading.local:
-                return
+                return  # which calls compare by value, if it is the program's
             raise Refused(
                 f"it leads to {name}, of which each thread has its own (give the "
                 "callable what is read there, as an argument)"
