@@ -47,9 +47,9 @@ Writes one JSON object a program and way:
 - error: why there are no numbers, also where a library is missing;
 - line, size, policy, gpu, driver, torch, commit, dirty, command.
 
-Programs of which the record has these ways (``--ways``) of this commit are left out: an interrupted
-run goes on. With ``--host`` all is run on the host executor, which shows correctness and
-not speed. The file that ``--record`` writes is described in user_programs/stream.py, and
+Programs of which the record has these ways (``--ways``) of this commit are left out: an
+interrupted run goes on. With ``--host`` all is run on the host executor, which shows
+correctness and not speed. The file that ``--record`` writes is described in user_programs/stream.py, and
 the one that ``--regions`` writes in program_regions.py.
 """
 

@@ -119,6 +119,18 @@ def by_text(optimizer: torch.optim.Optimizer) -> Step:
 WAYS = [by_name, by_method, by_partial, by_function, by_attribute, by_text]
 
 
+def training(net: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
+    def train(x: torch.Tensor, then: Step | None) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = net(x).square().sum()
+        loss.backward()
+        if then is not None:
+            then()
+        return loss.detach()  # type: ignore[no-any-return]
+
+    return train
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("given", [False, True])
 def test_a_step_that_is_not_named(
@@ -132,18 +144,7 @@ def test_a_step_that_is_not_named(
         optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
         step = way(optimizer)
 
-        def train(
-            x: torch.Tensor,
-            then: Any,
-            net: Any = net,
-            optimizer: Any = optimizer,
-        ) -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = net(x).square().sum()
-            loss.backward()
-            then()
-            return loss.detach()  # type: ignore[no-any-return]
-
+        train = training(net, optimizer)
         held: Any = train if given else lambda x, t=train, s=step: t(x, s)
         fn: Any = reprise.region(held) if is_region else held
         generator = torch.Generator().manual_seed(7)
@@ -168,19 +169,7 @@ def test_a_region_that_begins_to_step(device: str) -> None:
         net = nn.Linear(4, 2).to(device)
         optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
 
-        def train(
-            x: torch.Tensor,
-            then: Any,
-            net: Any = net,
-            optimizer: Any = optimizer,
-        ) -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = net(x).square().sum()
-            loss.backward()
-            if then is not None:
-                then()
-            return loss.detach()  # type: ignore[no-any-return]
-
+        train = training(net, optimizer)
         fn: Any = reprise.region(train) if is_region else train
         generator = torch.Generator().manual_seed(7)
         found = []

@@ -78,15 +78,20 @@ def test_numbers_that_are_none(floats: Callable[[], torch.Tensor]) -> None:
     assert report.replayed >= 4, str(report)
 
 
-def test_a_step_outside_whose_rate_changes(device: str) -> None:
-    """The region leads to the optimizer, which it only has forget gradients."""
+def check_schedule(
+    device: str,
+    made: Callable[[list[torch.Tensor]], torch.optim.Optimizer],
+    *,
+    steps_inside: bool,
+) -> None:
+    """Passes of a region under a schedule, which are replayed, beside plain ones."""
     torch.manual_seed(3)
     net = nn.Linear(4, 4).to(device)
     found = []
     reports = []
     for is_region in (False, True):
         own = copy.deepcopy(net)
-        optimizer = torch.optim.AdamW(own.parameters(), lr=0.1)
+        optimizer = made(list(own.parameters()))
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
 
         def passes(
@@ -97,50 +102,41 @@ def test_a_step_outside_whose_rate_changes(device: str) -> None:
             loss.backward()
             return loss.detach()  # type: ignore[no-any-return]
 
-        fn: Any = reprise.region(passes) if is_region else passes
+        def step(
+            x: torch.Tensor, passes: Any = passes, optimizer: Any = optimizer
+        ) -> torch.Tensor:
+            loss = passes(x)
+            optimizer.step()
+            return loss  # type: ignore[no-any-return]
+
+        plain = step if steps_inside else passes
+        fn: Any = reprise.region(plain) if is_region else plain
         generator = torch.Generator().manual_seed(5)
         kept = []
         for _ in range(16):
             kept.append(fn(torch.randn(3, 4, generator=generator).to(device)))
-            optimizer.step()
+            if not steps_inside:
+                optimizer.step()
             schedule.step()
         found.append([*kept, *(each.detach() for each in own.parameters())])
         reports.append(fn.explain() if is_region else None)
     assert_same_bits(*found)
     assert reports[1].replayed >= 12, str(reports[1])
+
+
+def test_a_step_outside_whose_rate_changes(device: str) -> None:
+    """The region leads to the optimizer, which it only has forget gradients."""
+    check_schedule(device, lambda of: torch.optim.AdamW(of, lr=0.1), steps_inside=False)
 
 
 @pytest.mark.parametrize("foreach", [False, True])
 def test_a_rate_that_a_step_does_not_take(device: str, foreach: bool) -> None:
     """`Rprop` takes it for its first step alone."""
-    torch.manual_seed(3)
-    net = nn.Linear(4, 4).to(device)
-    found = []
-    reports = []
-    for is_region in (False, True):
-        own = copy.deepcopy(net)
-        optimizer = torch.optim.Rprop(own.parameters(), lr=0.1, foreach=foreach)
-        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-
-        def step(
-            x: torch.Tensor, own: Any = own, optimizer: Any = optimizer
-        ) -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = own(x).square().sum()
-            loss.backward()
-            optimizer.step()
-            return loss.detach()  # type: ignore[no-any-return]
-
-        fn: Any = reprise.region(step) if is_region else step
-        generator = torch.Generator().manual_seed(5)
-        kept = []
-        for _ in range(16):
-            kept.append(fn(torch.randn(3, 4, generator=generator).to(device)))
-            schedule.step()
-        found.append([*kept, *(each.detach() for each in own.parameters())])
-        reports.append(fn.explain() if is_region else None)
-    assert_same_bits(*found)
-    assert reports[1].replayed >= 12, str(reports[1])
+    check_schedule(
+        device,
+        lambda of: torch.optim.Rprop(of, lr=0.1, foreach=foreach),
+        steps_inside=True,
+    )
 
 
 # --- Numbers that Python, or what no operator shows, goes by ---

@@ -25,10 +25,13 @@ class Value(NamedTuple):
 
 
 def of_environment(key: str) -> Value:
+    """One of the environment's variables."""
     return Value(f"environment variable {key!r}", lambda: os.environ.get(key))
 
 
 def the_folder() -> Value:
+    """Where relative paths begin."""
+
     def read() -> str | None:
         try:
             return os.getcwd()
@@ -39,6 +42,8 @@ def the_folder() -> Value:
 
 
 def the_thread() -> Value:
+    """What `threading.current_thread` tells."""
+
     def read() -> Hashable:
         thread = threading.current_thread()
         return id(thread), thread.ident, thread.name, thread.daemon
@@ -47,11 +52,13 @@ def the_thread() -> Value:
 
 
 def the_environment() -> Value:
+    """All of its variables, in order."""
     read: Callable[[], Hashable] = lambda: tuple(os.environ.items())  # noqa: E731
     return Value("the environment", read)
 
 
 def of_context(variable: contextvars.ContextVar[Any]) -> Value:
+    """What the calling context holds of that variable."""
     missing: Any = ...
     return Value(f"context variable {variable.name!r}", lambda: variable.get(missing))
 
