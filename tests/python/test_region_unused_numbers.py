@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -302,3 +303,34 @@ def test_integers_beside_a_rate(reads: bool) -> None:
     report = fast.explain()
     # Torch 2.15 fills the integer by an operator, which is given the rate.
     assert reads or report.replayed >= 6, str(report)
+
+
+IS_MORE = (1.0).__gt__
+HELD = {"is more": (1.0).__gt__}
+
+
+class WithMethod:
+    is_less = (1.0).__lt__
+
+
+METHODS: dict[str, Callable[[float], float]] = {
+    "named": lambda f: (1.0).__gt__(f),
+    "of the class": lambda f: float.__lt__(1.0, f),
+    "filter": lambda f: len([*filter((1.0).__lt__, [f])]),
+    "adds": lambda f: int((1.0).__add__(f)),
+    "complex": lambda f: int(abs((1j).__add__(f))),
+    "a global": lambda f: IS_MORE(f),
+    "in a dictionary": lambda f: HELD["is more"](f),
+    "of a class": lambda f: WithMethod.is_less(f),
+    "a default": lambda f, more=(1.0).__gt__: more(f),  # type: ignore[misc]
+    "by text": lambda f: getattr(1.0, "__gt__")(f),  # noqa: B009
+    "by a caller": lambda f: operator.methodcaller("__gt__", f)(1.0),
+}
+
+
+@pytest.mark.parametrize("takes", METHODS.values(), ids=METHODS)
+def test_methods_of_ordinary_numbers_take_it(takes: Callable[[float], float]) -> None:
+    """They are written in C, and ask nothing of the number that they are given."""
+    numbers = [*NUMBERS, *[0.3] * 6, *[1.7] * 6]
+    report = check(lambda x, f: x * takes(f) + 1, lambda: torch.randn(3), numbers)
+    assert report.replayed >= 4, str(report)

@@ -74,6 +74,17 @@ _TENSORS_OF_INTEGERS = frozenset(
         *("IntTensor", "LongTensor"),
     }
 )
+# ... and methods of ordinary numbers and texts, which ask nothing of the one that they are
+# given (`(1.0).__gt__(x)`), or say of which class it is.
+_OPERATIONS = ("add", "sub", "mul", "mod", "divmod", "pow", "truediv", "floordiv")
+TAKES_VALUE = frozenset(
+    {
+        *("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"),
+        *map("__{}__".format, _OPERATIONS),
+        *map("__r{}__".format, _OPERATIONS),
+        *("__reduce__", "__reduce_ex__"),
+    }
+)
 # ... and a text with such a place, by `%`.
 _FLOAT_IN_TEXT = re.compile(r"%(\(\w+\))?[^%a-zA-Z]*[hlL]?[eEfFgG]")
 # They take names of globals, or of modules, as texts.
@@ -213,7 +224,7 @@ def _takes_values(
     makes_integers = not _TENSORS_OF_INTEGERS.isdisjoint(named) or not (
         _MAKES_TENSORS.isdisjoint(named) or _OF_INTEGERS.isdisjoint(named)
     )
-    asks_float = "__mod__" in named or any(each[0] == "float" for each in chains)
+    asks_float = any(each[0] == "float" for each in chains)
     writes = has_remainder and any(map(takes_floats, code.co_consts))
     return makes_integers or asks_float or writes
 

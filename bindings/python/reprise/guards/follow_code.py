@@ -18,6 +18,7 @@ from reprise.guards.code import (
     MATH,
     READ_ALL,
     SETTERS,
+    TAKES_VALUE,
     is_format,
     is_of_frozen,
     is_reader,
@@ -64,6 +65,8 @@ _LAZY = classes.ids_of(
         if sys.version_info >= (3, 12)
     )
 )
+# Of classes that are written in C.
+_METHODS = classes.ids_of(types.WrapperDescriptorType, types.MethodWrapperType)
 _CACHED: Any = type(functools.lru_cache(maxsize=1)(lambda: None))
 # Descriptors, and what they call.
 _DESCRIPTORS: tuple[tuple[type, tuple[str, ...]], ...] = (
@@ -248,7 +251,8 @@ class CodeFollower:
             root = str(value.__module__).partition(".")[0]
         else:
             root = classes.root_of(value if issubclass(kind, type) else kind)
-        self.computes |= root in MATH
+        is_method = id(kind) in _METHODS and value.__name__ in TAKES_VALUE
+        self.computes |= is_method or root in MATH
 
     # --- Code of the program's ---
 

@@ -21,7 +21,7 @@ import torch
 
 from reprise.guards import classes
 from reprise.guards.classes import short_name_of
-from reprise.guards.code import READ_ALL, Code, codes_in, key_of, named_by
+from reprise.guards.code import READ_ALL, TAKES_VALUE, Code, codes_in, key_of, named_by
 from reprise.guards.follow_code import CodeFollower, is_region
 from reprise.guards.follow_data import PLAIN, DataFollower, is_array
 from reprise.guards.holders import Dictionary, Holder, Sequence
@@ -177,7 +177,7 @@ class Walk:
     @property
     def computes(self) -> bool:
         """The program's code may do mathematics with a number."""
-        return self._code.computes
+        return self._code.computes or not TAKES_VALUE.isdisjoint(self._trail.by_program)
 
     def hides_groups(self) -> bool:
         """Return whether the program's code looks into no group of an optimizer."""
