@@ -241,6 +241,12 @@ def takes_floats(text: Any) -> bool:
     return isinstance(text, str) and _FLOAT_IN_TEXT.search(text) is not None
 
 
+def takes_value(method: Any) -> bool:
+    """Return whether it is a method, written in C, that takes the value of a number."""
+    kinds = types.WrapperDescriptorType, types.MethodWrapperType
+    return type(method) in kinds and method.__name__ in TAKES_VALUE
+
+
 def reads_any(code: types.CodeType) -> bool:
     """Return whether it reads or sets attributes that it does not name."""
     named = named_by(code)

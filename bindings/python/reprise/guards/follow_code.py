@@ -18,7 +18,6 @@ from reprise.guards.code import (
     MATH,
     READ_ALL,
     SETTERS,
-    TAKES_VALUE,
     is_format,
     is_of_frozen,
     is_reader,
@@ -26,6 +25,7 @@ from reprise.guards.code import (
     named_by_getter,
     reads_any,
     takes_floats,
+    takes_value,
     writes_floats,
 )
 from reprise.guards.counters import counted_by
@@ -65,8 +65,6 @@ _LAZY = classes.ids_of(
         if sys.version_info >= (3, 12)
     )
 )
-# Of classes that are written in C.
-_METHODS = classes.ids_of(types.WrapperDescriptorType, types.MethodWrapperType)
 _CACHED: Any = type(functools.lru_cache(maxsize=1)(lambda: None))
 # Descriptors, and what they call.
 _DESCRIPTORS: tuple[tuple[type, tuple[str, ...]], ...] = (
@@ -251,8 +249,7 @@ class CodeFollower:
             root = str(value.__module__).partition(".")[0]
         else:
             root = classes.root_of(value if issubclass(kind, type) else kind)
-        is_method = id(kind) in _METHODS and value.__name__ in TAKES_VALUE
-        self.computes |= is_method or root in MATH
+        self.computes |= takes_value(value) or root in MATH
 
     # --- Code of the program's ---
 
