@@ -243,8 +243,9 @@ def takes_floats(text: Any) -> bool:
 
 def takes_value(method: Any) -> bool:
     """Return whether it is a method, written in C, that takes the value of a number."""
-    kinds = types.WrapperDescriptorType, types.MethodWrapperType
-    return type(method) in kinds and method.__name__ in TAKES_VALUE
+    kind = type(method)  # A class may compare as it likes.
+    in_c = kind is types.WrapperDescriptorType or kind is types.MethodWrapperType
+    return in_c and method.__name__ in TAKES_VALUE
 
 
 def reads_any(code: types.CodeType) -> bool:
