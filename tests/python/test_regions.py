@@ -1037,6 +1037,36 @@ def test_object_that_refuses_to_be_looked_at(
 PRIVATE: Any = None
 
 
+class Compares(type):
+    """Its classes are nobody's to compare."""
+
+    def refuse(cls, *_: Any) -> Any:
+        raise RuntimeError("not to be compared")
+
+    __hash__ = __eq__ = refuse  # type: ignore[assignment]
+
+
+class PrivateList(list[Any], metaclass=Compares):
+    pass
+
+
+@pytest.mark.parametrize("place", ["argument", "list", "key", "result"])
+def test_class_that_refuses_to_be_compared(place: str) -> None:
+    """A region says so; the call gives what it gives."""
+    made = PrivateList([2.0])
+    given: Any = {"list": [made], "key": {"a": made}}.get(place, made)
+
+    def fn(x: torch.Tensor, of: Any) -> Any:
+        inner = next(iter(of.values() if place == "key" else of))
+        return [x * 2, PrivateList([x * 3])] if place == "result" else x * len([inner])
+
+    fast: Any = reprise.region(fn)
+    if place == "result":
+        given = [2.0]
+    check_calls(fast, fn, lambda: (torch.rand(2), given), replayed=0)
+    assert "whose class says what equals it" in str(fast.explain())
+
+
 def test_long_chain_of_functions() -> None:
     """More of them than Python's stack has room for, if each is followed in turn."""
     source = "\n".join(

@@ -17,11 +17,12 @@ from reprise._functions_of_c import version_of
 from reprise._recording import thread, unwatched
 from reprise._results import are_held_elsewhere
 from reprise._words import check_callable
-from reprise.guards import making, tree
+from reprise.guards import classes, making, tree
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_CONTAINERS = classes.ids_of(tuple, list, dict)
 _MOST_ENTRIES = 4096
 _NOBODY = "-"  # pause_region: nobody records here
 
@@ -105,7 +106,7 @@ def _holds(arguments: Any, form: tree.Form, tensors: Sequence[torch.Tensor]) -> 
 
 def _containers(value: Any, found: list[Any]) -> None:
     """Those that hold something, outer ones first."""
-    if type(value) in (tuple, list, dict) and value:
+    if id(type(value)) in _CONTAINERS and value:
         found.append(value)
         for each in value.values() if type(value) is dict else value:
             _containers(each, found)

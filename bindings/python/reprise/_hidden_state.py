@@ -96,7 +96,7 @@ _CHANGES_ENVIRONMENT = frozenset({"__setitem__", "__delitem__"})
 _WHOLE_ENVIRONMENT = frozenset({"__iter__", "__len__", "copy", "__repr__", "__or__"})
 _FILE: Any = io.IOBase.__mro__[1]  # which no class is registered with
 _QUEUES = frozenset({"queue", "_queue", "multiprocessing"})
-_PLAIN = (bool, int, float, str, bytes, type(None))
+_PLAIN = classes.ids_of(bool, int, float, str, bytes, type(None))
 
 
 # --- Random generators ---
@@ -284,7 +284,7 @@ class HiddenState:
             held = variable.get()
         except LookupError:  # the program gives what it gets then
             held = None
-        if type(held) in _PLAIN:
+        if id(type(held)) in _PLAIN:
             self.values[value.name] = value
         else:
             self.note(f"it reads {value.name}, which holds an object ({_GIVE})", frame)

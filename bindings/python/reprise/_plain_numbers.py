@@ -11,6 +11,8 @@ from typing import Any
 from reprise._numbers import Number
 from reprise.guards import classes
 
+_CONSTANTS = classes.ids_of(set, frozenset, slice)
+
 
 def make_plain(containers: Iterable[Any]) -> None:
     """Put ordinary floats into these in the place of those that note."""
@@ -53,7 +55,7 @@ def _plain(value: Any, seen: set[int]) -> Any:
             entries = [*zip(keys, of.values(value), strict=True)]
             of.clear(value)
             of.update(value, entries)
-    elif type(value) in (set, frozenset, slice):
+    elif id(type(value)) in _CONSTANTS:
         return _plain_constant(value, seen)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         seen.add(id(value))

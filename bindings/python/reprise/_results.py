@@ -14,7 +14,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils import _pytree
 
 from reprise.guards import classes, kinds, tree
 from reprise.guards.contents import Contents
@@ -24,7 +23,8 @@ from reprise.guards.ways import GivenBack, Shared
 
 _Step = tuple[bool, Any]
 _Way = tuple[_Step, ...]
-_PLAIN = (tuple, list, dict, OrderedDict)
+_PLAIN = classes.ids_of(tuple, list, dict, OrderedDict)
+_DICTS = classes.ids_of(dict, OrderedDict, defaultdict)
 RETURNS_OR_PUTS = "returns, or puts into an argument,"
 _NO_MORE: Mapping[int, int] = {}
 
@@ -42,7 +42,7 @@ def containers_in(
     inside: Iterable[tuple[_Step | None, Any]]
     if _has_attributes(value):
         inside = [(None, each) for each in (*value.values(), *vars(value).values())]
-    elif kind in (dict, OrderedDict, defaultdict):
+    elif id(kind) in _DICTS:
         inside = [((False, key), each) for key, each in value.items()]
     elif kind is list or (
         issubclass(kind, tuple) and (kind is tuple or hasattr(kind, "_fields"))
@@ -51,17 +51,17 @@ def containers_in(
         base: Any = tuple if issubclass(kind, tuple) else list
         items = base.__iter__(value)
         inside = [((False, index), each) for index, each in enumerate(items)]
-    elif kind not in _pytree.SUPPORTED_NODES and (names := kinds.fields_of(value)):
+    elif not kinds.is_node(kind) and (names := kinds.fields_of(value)):
         inside = [((True, name), getattr(value, name)) for name in names]
     elif (found := kinds.laid_out(value)) is not None:
         inside = [(None, each) for each in found[1]]
-    elif kind in _pytree.SUPPORTED_NODES or kind is set:
+    elif kind is set or kinds.is_node(kind):
         inside = ()  # its children may be made as they are asked for
     else:
         return
     if not issubclass(kind, tuple) or tuple.__len__(value):
         yield value, way
-    has_attributes = kind not in _PLAIN or _has_attributes(value)
+    has_attributes = id(kind) not in _PLAIN or _has_attributes(value)
     if has_attributes and (attributes := classes.attributes_of(value)) is not None:
         yield attributes, None
     for step, each in inside:
@@ -143,7 +143,7 @@ def _held_twice(made: list[Any]) -> Mapping[int, int]:
     """
     more: Counter[int] = Counter()
     for each in made:
-        if type(each) in _PLAIN or (found := kinds.laid_out(each)) is None:
+        if id(type(each)) in _PLAIN or (found := kinds.laid_out(each)) is None:
             continue
         layout, values = found
         more.update(id(values[index]) for index in layout.places)
@@ -195,7 +195,7 @@ def with_arguments(result: Any, parts: tree.Parts, contents: Contents | None) ->
         kind = type(value)
         if kind is tuple or kind is list:
             return kind(map(replaced, value))
-        if kind in _PLAIN and not _has_attributes(value):
+        if id(kind) in _PLAIN and not _has_attributes(value):
             return kind((key, replaced(each)) for key, each in value.items())
         if any(id(each) in ways for each, _ in containers_in(value, known)):
             raise tree.Foreign(

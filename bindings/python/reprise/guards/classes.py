@@ -65,6 +65,12 @@ def ids_of(*kinds: type) -> frozenset[int]:
     return frozenset(map(id, kinds))
 
 
+def compares(kind: type) -> bool:
+    """Whether it says itself which classes equal it: it may be any, or raise."""
+    of: Any = type(kind)
+    return of.__eq__ is not type.__eq__ or of.__hash__ is not type.__hash__
+
+
 _DICTS = ids_of(types.GetSetDescriptorType, types.MemberDescriptorType)
 _CALLABLE = ids_of(types.FunctionType, classmethod, staticmethod)
 

@@ -11,15 +11,14 @@ from typing import Any
 
 import torch
 
+from reprise.guards import classes
 from reprise.guards.tokens import bits_of
 
 Token = tuple[Any, ...]  # hashable
-# Each of these is equal to another one only if nobody can tell the two apart.
-PLAIN = frozenset(
-    {
-        *(bool, int, str, bytes, type(None), type(...)),
-        *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
-    }
+# Ids of types. Each value is equal to another one only if nobody can tell the two apart.
+PLAIN = classes.ids_of(
+    *(bool, int, str, bytes, type(None), type(...)),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
 )
 # Methods of classes that are written in C. They are as old as their classes.
 _OF_CLASSES = (types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -74,7 +73,7 @@ def _token_of(value: Any) -> Token | None:
         return None if None in tokens else (kind, *tokens)
     if id(kind) in _BITS:
         return kind, bits_of(value)
-    if id(kind) in _PLAIN_IDS:
+    if id(kind) in PLAIN:
         return kind, value
     numpy = sys.modules.get("numpy")
     # A scalar of NumPy's own classes. Those of records may be written.
@@ -98,7 +97,6 @@ def enums_in(value: Any) -> Iterator[type]:
             yield from enums_in(each)
 
 
-_PLAIN_IDS = frozenset(map(id, PLAIN))
 _BITS = frozenset(map(id, (float, complex)))
 # By type, what is in it. The order of a set is what a loop over it sees.
 _PARTS: dict[int, Callable[[Any], Any]] = {

@@ -10,10 +10,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torch.utils import _pytree
-
 from reprise.guards import classes
-from reprise.guards.kinds import laid_out
+from reprise.guards.kinds import is_node, laid_out
 from reprise.guards.layouts import Layout
 from reprise.guards.tree import (
     Foreign,
@@ -106,7 +104,7 @@ class Containers:
             return True, found
         is_taken_apart = (
             kind is set
-            or kind in _pytree.SUPPORTED_NODES
+            or is_node(kind)
             or hasattr(kind, "__dataclass_fields__")
             or (found is not None and not classes.has_references(kind))
         )

@@ -15,7 +15,7 @@ from reprise.guards.places import is_simple_key
 from reprise.guards.rewritten import is_hashed_plainly, sets_plainly
 from reprise.guards.settings import Unlike
 from reprise.guards.tokens import same
-from reprise.guards.tree import LEAVES, Foreign, Parts, flatten, is_tensor
+from reprise.guards.tree import LEAVES, Foreign, Parts, flatten
 from reprise.guards.ways import ITEMS, KEYS, NAMES, Before, Setting
 
 # Of each container: what is set, and to what.
@@ -115,7 +115,7 @@ class Contents:
     def _counts(self, value: Any) -> bool:
         """Return whether something is in it, and it is no container that is known."""
         kind = type(value)
-        is_leaf = kind in LEAVES or is_tensor(kind)
+        is_leaf = id(kind) in LEAVES
         return not is_leaf and id(value) not in self.containers.known()
 
     def have_changed(self) -> bool:

@@ -11,11 +11,11 @@ from typing import Any
 from torch.utils import _pytree
 
 from reprise.guards import classes
-from reprise.guards.kinds import MAY_LEAD, fields_of, laid_out, leads_on
+from reprise.guards.kinds import MAY_LEAD, fields_of, is_node, laid_out, leads_on
 from reprise.guards.tree import LEAVES
 
 _MOST_DEEP = 64
-_PLAIN = frozenset({tuple, list, dict})  # they have no attributes
+_PLAIN = classes.ids_of(tuple, list, dict)  # they have no attributes
 
 
 def holds_any(value: Any, ids: Container[int], objects: Sequence[Any] = ()) -> bool:
@@ -37,12 +37,14 @@ def _holds_any(
 ) -> bool:
     """`seen`: by id, what is known to hold none, or is being looked at."""
     kind = type(value)
-    if kind in LEAVES or id(value) in seen:
+    if id(kind) in LEAVES or id(value) in seen:
         return False
     if id(value) in ids or deep > _MOST_DEEP:
         return True
     seen[id(value)] = value
-    is_taken_apart = kind not in _PLAIN and not any([each is value for each in objects])
+    is_taken_apart = id(kind) not in _PLAIN and not any(
+        [each is value for each in objects]
+    )
     if is_taken_apart and id(classes.attributes_of(value)) in ids:
         return True
     inner = _held_by(kind, value)
@@ -64,7 +66,7 @@ def _held_by(kind: type, value: Any) -> list[Any]:
         inner = [value.func, value.args, value.keywords]
     elif issubclass(kind, MAY_LEAD) and leads_on(value):
         return []
-    if kind in _pytree.SUPPORTED_NODES:
+    if is_node(kind):
         inner += _pytree.SUPPORTED_NODES[kind].flatten_fn(value)[0]
     if (names := fields_of(value)) is not None:
         return inner + [getattr(value, name) for name in names]

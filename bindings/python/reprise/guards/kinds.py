@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.utils import _pytree
 
 from reprise.guards import classes
 from reprise.guards.layouts import Layout, layout_of
@@ -35,6 +36,11 @@ MAY_LEAD = (*LEADING, types.BuiltinFunctionType)
 _VIEWS = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
 # What objects of these packages hold is not in their attributes.
 CLOSED = frozenset({"torch", "numpy", *sys.stdlib_module_names} - {"__main__"})
+
+
+def is_node(kind: type) -> bool:
+    """Of a class that torch's trees take apart."""
+    return not classes.compares(kind) and kind in _pytree.SUPPORTED_NODES
 
 
 def fields_of(value: Any) -> tuple[str, ...] | None:
@@ -79,7 +85,7 @@ def leads_on(value: Any) -> bool:
 def remedy_of(value: Any) -> str:
     """What helps where it is an argument that nobody knows how to take apart."""
     kind = type(value)
-    if kind in weakref.ProxyTypes:
+    if issubclass(kind, weakref.ProxyTypes):
         return " (give what it stands for)"
     if isinstance(value, (Iterator, *_VIEWS)):
         return " (give a list of what it yields)"

@@ -15,6 +15,7 @@ from reprise.guards.inside import holds_any
 from reprise.guards.tokens import MISSING
 from reprise.guards.tree import LEAVES, Parts
 
+_KEYS = classes.ids_of(str, int)
 _MOST_DEEP = 8  # tuples in tuples
 # Types of constants that places may hold; bools and members of enums, too.
 _CONSTANTS = classes.ids_of(
@@ -185,7 +186,11 @@ def held_by(written: Written, parts: Parts, given: _HoldsAny | None) -> Held:
         ids = seen or _containers_of(written)
         if not containers.known().keys().isdisjoint(ids):
             return Held(reason=_IS_AN_ARGUMENT)
-    if parts.kwargs or given or not LEAVES.issuperset(map(type, parts.args)):
+    if (
+        parts.kwargs
+        or given
+        or not all([id(type(each)) in LEAVES for each in parts.args])
+    ):
         ids = seen or _containers_of(written)
         if holds_any(
             (parts.args, parts.kwargs), ids, [*parts.objects, *parts.leading]
@@ -226,7 +231,7 @@ def kind_of(
         start, inner = (kind,), [*value]
         if kind is dict:
             start = kind, tuple([(type(key), key) for key in inner])
-            if not all([type(key) in (str, int) for key in inner]):
+            if not all([id(type(key)) in _KEYS for key in inner]):
                 return OTHER
             inner = [*value.values()]
     elif kind is tuple:

@@ -46,7 +46,8 @@ _CONTAINER = "let it hold plain tensors, or constants, under texts or integers"
 _OWN_WAY = "only attributes and items that are set in the ordinary way are followed"
 _HELD = "let it hold plain tensors, containers of these, or constants"
 _TRAINING = "call train() and eval() outside of the callable"
-_CONTAINERS = (list, dict, set, collections.deque)
+_HOLDING = classes.ids_of(tuple, list, dict)
+_CONTAINERS = classes.ids_of(list, dict, set, collections.deque)
 
 
 class Change(NamedTuple):
@@ -80,7 +81,7 @@ def _may_have_been_held(token: Token) -> bool:
         token is MISSING
         or type(token) is TensorRef
         or is_constant(token)
-        or (type(token) in (tuple, list, dict) and may_be_held(token))
+        or (id(type(token)) in _HOLDING and may_be_held(token))
     )
 
 
@@ -272,7 +273,7 @@ def _remedy_for(change: Change) -> str:
         return "detach a tensor before it is kept"
     if change.place is None and change.name.endswith(".training"):
         return _TRAINING
-    if type(value) in _CONTAINERS:
+    if id(type(value)) in _CONTAINERS:
         return _CONTAINER
     if change.token is APART or value is MISSING:
         return _LENGTH

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from reprise.guards import classes
 from reprise.guards.places import (
     Counter,
     Held,
@@ -70,7 +71,7 @@ class Settings:
                 each.copy() if type(each) is not tuple else each,
             )
             for index, each in enumerate(before.values)
-            if type(each) in (tuple, list, dict)
+            if id(type(each)) in _CONTAINERS
         }
 
     def behind(self) -> Behind:
@@ -137,8 +138,10 @@ class Settings:
         if id(of) not in self._dicts:
             return indices
         by_key = {self._written[index].key: index for index in indices}
-        kinds = set(map(type, by_key))
-        found = [by_key[key] for key in [*of] if type(key) in kinds and key in by_key]
+        kinds = {id(type(key)) for key in by_key}
+        found = [
+            by_key[key] for key in [*of] if id(type(key)) in kinds and key in by_key
+        ]
         if len(found) < len(indices):  # a key that is equal, of another type
             raise Unlike(_ORDER)
         return found
@@ -151,6 +154,7 @@ def _added(name: str, old: int, new: Any) -> int:
     return new - old
 
 
+_CONTAINERS = classes.ids_of(tuple, list, dict)
 _INSIDE = (
     "it changes what is in {} (set items of a list or dictionary whose length stays, or "
     "put another one there)"
@@ -200,4 +204,4 @@ def _is_flat(value: Any) -> bool:
     """Return whether nothing in it can be set."""
     if type(value) is tuple:
         return all(map(_is_flat, value))
-    return type(value) not in (list, dict)
+    return id(type(value)) not in _CONTAINERS

@@ -28,6 +28,7 @@ from reprise.guards.kinds import (
     MAY_LEAD,
     NAMESPACES,
     fields_of,
+    is_node,
     laid_out,
     leads_on,
     remedy_of,
@@ -42,10 +43,11 @@ if TYPE_CHECKING:
 # What two values of one form have in common: hashable, equal where both are alike.
 Form = Any
 
-_TENSORS = {torch.Tensor: 0, torch.nn.Parameter: 2, torch.nn.Buffer: 3}
-_SIMPLE_KEYS = (str, int, bool)
+_TENSORS = {id(torch.Tensor): 0, id(torch.nn.Parameter): 2, id(torch.nn.Buffer): 3}
+_SIMPLE_KEYS = classes.ids_of(str, int, bool)
 
-LEAVES = frozenset({*_TENSORS, *PLAIN, float})  # types that hold nothing
+# Ids of types that hold nothing.
+LEAVES = frozenset(_TENSORS) | PLAIN | classes.ids_of(float)
 _CALLS = (
     "a collections.defaultdict whose default_factory is no class of Python's own (return "
     "a dict)"
@@ -109,15 +111,15 @@ def flatten(value: Any, parts: Parts) -> Form:
     Raises Foreign; and RecursionError if it is more than MOST_DEEP deep, or holds itself.
     """
     kind = type(value)
-    if kind in _TENSORS:
+    if (which := _TENSORS.get(id(kind))) is not None:
         parts.tensors.append(value)
-        return _TENSORS[kind]
+        return which
     if kind is float and parts.varies:
         parts.numbers.append(value)
         return 1
     if kind is complex:
         return kind, bits_of(value)
-    if kind in PLAIN:
+    if id(kind) in PLAIN:
         return kind, value
     if kind is float:
         return kind, bits_of(value)
@@ -141,12 +143,14 @@ def flatten_inside(kind: type, value: Any, parts: Parts) -> Form:
 
 def is_tensor(kind: type) -> bool:
     """Of a type that `flatten` takes for a tensor."""
-    return kind in _TENSORS
+    return id(kind) in _TENSORS
 
 
 def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
     if id(kind) in ARE_FORMS:
         return value
+    if classes.compares(kind):
+        raise Foreign(f"a {classes.name_of(kind)}, whose class says what equals it")
     if issubclass(kind, enum.Enum):  # it may say that it is of another class
         parts.kinds.append(kind)
         return kind, constant(value)
@@ -156,7 +160,7 @@ def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
         keys = tuple([(type(key), key) for key in _keys(value, parts)])
         made_by = _flatten_factory(value.default_factory, parts)
         return kind, keys, (made_by, *_all(value.values(), parts))
-    if kind in _pytree.SUPPORTED_NODES:
+    if is_node(kind):
         # Of a class that is written in Python, what it holds beside its children counts, too.
         if (
             classes.flags_of(kind) & classes.HEAP_TYPE
@@ -303,13 +307,13 @@ def _remedy(value: Any, parts: Parts) -> str:
 
 def _keys(value: dict[Any, Any], parts: Parts) -> tuple[Any, ...]:
     for key in value:
-        if type(key) not in _SIMPLE_KEYS:
+        if id(type(key)) not in _SIMPLE_KEYS:
             return tuple([_key(each, parts) for each in value])
     return tuple(value)
 
 
 def _key(key: Any, parts: Parts) -> Any:
-    if type(key) in _SIMPLE_KEYS:
+    if id(type(key)) in _SIMPLE_KEYS:
         return key
     known = constant(key)
     if known is None or not is_found(key):
