@@ -15,6 +15,7 @@ from reprise._frames import Owner, is_torchs, owner_of
 from reprise._handlers import HandlerWatch, Managers
 from reprise._hidden_state import ASKING_NAMES, HiddenState
 from reprise._identity import IdentityWatch, has_plain_variables
+from reprise._values_taken import takes
 from reprise.guards.code import Code, key_of
 
 _READ = (Owner.PROGRAM, Owner.PACKAGE)
@@ -68,6 +69,8 @@ class CallWatch:
         self.asks_for_class = False
         # What it computes with its numbers. None: nobody follows that.
         self.arithmetic: Arithmetic | None = None
+        # Who is told that code in C may take the value of a number. None: nobody asks.
+        self.taken: Callable[[], None] | None = None
         # Code that the call has run, of the program's and of packages, and its globals.
         self.ran: Code = {}
         self._known = known
@@ -132,6 +135,9 @@ class CallWatch:
                     self.hidden.note(why, frame)
                 if self.arithmetic is not None:
                     self.arithmetic.saw_call(frame, what)
+                if self.taken is not None and takes(frame, what):
+                    self.taken()
+                    self.taken = None
             elif event == "call":
                 self.hidden.saw_function(frame)
                 if (why := self._identity.saw_function(frame)) is not None:

@@ -68,6 +68,10 @@ class Notes:
         else:
             self.arithmetic.look_at(node)
 
+    def look_at_given(self, count: int) -> None:
+        """Note that Python did something with the first ones of those that are given."""
+        self.computed[:count] = [True] * count
+
     def look_at_operands(self) -> None:
         """Note that Python did something with each number that it computed with."""
         for node in self.arithmetic.operands():

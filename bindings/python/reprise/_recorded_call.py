@@ -70,6 +70,7 @@ class NoWatch(contextlib.nullcontext[None]):
     asks_for_class = False
     sets_within = False
     arithmetic: Arithmetic | None = None
+    taken: Callable[[], None] | None = None
 
     @staticmethod
     def sees_calls() -> bool:
@@ -182,9 +183,11 @@ class RecordedCall:
             watch.arithmetic = notes.arithmetic
         else:
             notes.arithmetic.escape = "code that nobody sees"
+        seen = len(self._call.parts.numbers if hidden else self._call.numbers)
+        watch.taken = lambda: notes.look_at_given(seen)
         return noted(
             *(args, kwargs, walk.optimizers, notes, self._call.parts.containers),
-            computes=walk.computes,
+            computes=walk.computes or self._call.parts.complexes > 0,
             reads=reads,
             hidden=hidden,
         )

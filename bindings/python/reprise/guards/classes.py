@@ -85,12 +85,17 @@ def dict_of(kind: type) -> dict[str, Any]:
     return cast(dict[str, Any], gc.get_referents(names_of(kind))[0])
 
 
-def root_of(kind: type) -> str:
-    """The package that it says it is of."""
+def module_of(kind: type) -> str:
+    """The module that it says it is of."""
     try:
-        return str(_module_of(kind)).partition(".")[0]
+        return str(_module_of(kind))
     except Exception:  # a class that says none
         return ""
+
+
+def root_of(kind: type) -> str:
+    """The package that it says it is of."""
+    return module_of(kind).partition(".")[0]
 
 
 def name_of(kind: type) -> str:

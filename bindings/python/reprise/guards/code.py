@@ -44,23 +44,15 @@ _READERS = frozenset(
 # Descriptors, and what they make of an object, that do so.
 SETTERS = frozenset({"__setattr__", "__delattr__", "__getattribute__"})
 # They take names as texts, which most code says.
-_BY_TEXT = frozenset(
+BY_TEXT = frozenset(
     {
         *("hasattr", "getattr", "setattr", "delattr", "attrgetter", "methodcaller"),
         *("__dict__", "vars", "__getattribute__", "__setattr__", "__delattr__"),
     }
 )
 # So does a pattern with a class in it.
-_TAKES_TEXTS = _BY_TEXT | {"__match_args__"}
-# Their functions tell nobody that they look at a number.
-MATH = frozenset(
-    {
-        *("math", "cmath", "numpy", "statistics", "decimal", "fractions"),
-        *("json", "struct", "array", "datetime", "ctypes", "marshal", "pickle"),
-        "locale",
-    }
-)
-# So do these, if they make whole numbers of it ...
+_TAKES_TEXTS = BY_TEXT | {"__match_args__"}
+# They make whole numbers of one, perhaps, and tell nobody.
 _MAKES_TENSORS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
 _OF_INTEGERS = frozenset(
     {
@@ -74,23 +66,13 @@ _TENSORS_OF_INTEGERS = frozenset(
         *("IntTensor", "LongTensor"),
     }
 )
-# ... and methods of ordinary numbers and texts, which ask nothing of the one that they are
-# given (`(1.0).__gt__(x)`), or say of which class it is.
-_OPERATIONS = ("add", "sub", "mul", "mod", "divmod", "pow", "truediv", "floordiv")
-TAKES_VALUE = frozenset(
-    {
-        *("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"),
-        *map("__{}__".format, _OPERATIONS),
-        *map("__r{}__".format, _OPERATIONS),
-        *("__reduce__", "__reduce_ex__"),
-    }
-)
-# ... and a text with such a place, by `%`.
-_FLOAT_IN_TEXT = re.compile(r"%(\(\w+\))?[^%a-zA-Z]*[hlL]?[eEfFgG]")
+# A place for a float, in a text with `%`. What is in parentheses is any key.
+_FLOAT_IN_TEXT = re.compile(r"%(\(.*\))?[^%a-zA-Z]*[hlL]?[eEfFgG]", re.DOTALL)
 # They take names of globals, or of modules, as texts.
 _OF_MODULES = frozenset(
     {"globals", "eval", "exec", "vars", "__import__", "import_module", "modules"}
 )
+_LONG_TEXT = 4096
 _MOST_FUNCTIONS = 16
 _NAME = re.compile(r"[^\W\d]\w*")
 _REMAINDERS = ("BINARY_MODULO", "INPLACE_MODULO")  # in older versions of Python
@@ -191,7 +173,7 @@ def named_by(code: types.CodeType) -> Named:
         written |= each.written
         imports.update(dict.fromkeys(each.imports))
         has_remainder |= each.has_remainder
-    if not _BY_TEXT.isdisjoint((*names, *read)):
+    if not BY_TEXT.isdisjoint((*names, *read)):
         read.update(_texts_in(code.co_consts))
     return Named(
         tuple(names),
@@ -200,7 +182,8 @@ def named_by(code: types.CodeType) -> Named:
         frozenset(written),
         tuple(imports),
         _globals_by_text(code, {*names, *read}, inner),
-        _takes_values(code, {*names, *read}, chains, has_remainder),
+        any(each.computes for each in inner)
+        or _takes_values(code, {*names, *read}, chains, has_remainder),
         has_remainder,
     )
 
@@ -224,28 +207,36 @@ def _takes_values(
     makes_integers = not _TENSORS_OF_INTEGERS.isdisjoint(named) or not (
         _MAKES_TENSORS.isdisjoint(named) or _OF_INTEGERS.isdisjoint(named)
     )
-    asks_float = any(each[0] == "float" for each in chains)
-    writes = has_remainder and any(map(takes_floats, code.co_consts))
-    return makes_integers or asks_float or writes
+    asks_float = any(each[0] in ("float", "complex") for each in chains)
+    writes = has_remainder and any(map(takes_floats, _texts_of(code.co_consts)))
+    return makes_integers or asks_float or writes or _holds_complex(code.co_consts)
 
 
-def takes_floats(text: Any) -> bool:
-    """Return whether it is a text that `%` writes a float into, or holds one."""
-    if type(text) in (list, tuple, dict):
-        values = text.values() if type(text) is dict else text
-        return any(
-            takes_floats(each) for each in [*values] if type(each) in (str, bytes)
-        )
+def _texts_of(constants: Iterable[Any]) -> Iterator[str | bytes]:
+    for each in constants:
+        if isinstance(each, (tuple, frozenset)):
+            yield from _texts_of(each)
+        elif isinstance(each, (str, bytes)):
+            yield each
+
+
+def _holds_complex(constants: Iterable[Any]) -> bool:
+    """Complex numbers take the value of a float that they are compared or added with."""
+    return any(
+        _holds_complex(each)
+        if isinstance(each, (tuple, frozenset))
+        else type(each) is complex
+        for each in constants
+    )
+
+
+def takes_floats(text: str | bytes) -> bool:
+    """Return whether `%` writes a float into it; of a long one nobody asks."""
     if isinstance(text, bytes):
         text = text.decode("latin-1")
-    return isinstance(text, str) and _FLOAT_IN_TEXT.search(text) is not None
-
-
-def takes_value(method: Any) -> bool:
-    """Return whether it is a method, written in C, that takes the value of a number."""
-    kind = type(method)  # A class may compare as it likes.
-    in_c = kind is types.WrapperDescriptorType or kind is types.MethodWrapperType
-    return in_c and method.__name__ in TAKES_VALUE
+    return "%" in text and (
+        len(text) > _LONG_TEXT or _FLOAT_IN_TEXT.search(text) is not None
+    )
 
 
 def reads_any(code: types.CodeType) -> bool:
@@ -261,19 +252,6 @@ def is_of_frozen(code: types.CodeType) -> bool:
         and code.co_filename == "<string>"
         and "FrozenInstanceError" in (*code.co_names, *code.co_freevars)
     )
-
-
-def writes_floats(fn: types.FunctionType) -> bool:
-    """Return whether it may write a float into a text of its closure or its defaults, by `%`."""
-    if not named_by(fn.__code__).has_remainder:
-        return False
-    values = [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
-    for cell in fn.__closure__ or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:  # it holds nothing
-            continue
-    return any(map(takes_floats, values))
 
 
 def is_format(value: Any) -> bool:

@@ -15,7 +15,6 @@ from typing import Any
 from reprise._frames import Owner, is_programs, is_torchs
 from reprise.guards import classes
 from reprise.guards.code import (
-    MATH,
     READ_ALL,
     SETTERS,
     is_format,
@@ -24,9 +23,6 @@ from reprise.guards.code import (
     named_by,
     named_by_getter,
     reads_any,
-    takes_floats,
-    takes_value,
-    writes_floats,
 )
 from reprise.guards.counters import counted_by
 from reprise.guards.holders import Cell, Function, content
@@ -39,6 +35,7 @@ from reprise.guards.object_holders import (
 )
 from reprise.guards.tokens import MISSING
 from reprise.guards.trail import Domain, Trail, is_own_function
+from reprise.guards.values import Takers
 
 _BOUND = classes.ids_of(types.BuiltinFunctionType, types.MethodWrapperType)
 _GETTERS = classes.ids_of(operator.attrgetter, operator.methodcaller)
@@ -99,7 +96,9 @@ class CodeFollower:
 
     def __init__(self, trail: Trail) -> None:
         self.functions: list[types.FunctionType] = []  # the program's
-        self.computes = False  # their code may do mathematics with a number
+        self.takers = (
+            Takers()
+        )  # what their code leads to that may take a number's value
         # Dictionaries of globals of theirs, and of their attributes, by id.
         self.namespaces: dict[int, dict[str, Any]] = {}
         self._trail = trail
@@ -112,7 +111,7 @@ class CodeFollower:
         trail = self._trail
         inner = Domain.PACKAGE if domain is Domain.PACKAGE else Domain.PROGRAM
         if inner is Domain.PROGRAM:
-            self._note_function(value)
+            self.note(value)
         if kind is types.FunctionType:
             trail.holds_code = True
             self.follow_function(value, inner)
@@ -228,15 +227,14 @@ class CodeFollower:
         if is_own:
             self.functions.append(fn)
             self.namespaces[id(fn.__dict__)] = fn.__dict__
-            self.computes |= writes_floats(fn)
             if reads_any(fn.__code__):
                 for cell in fn.__closure__ or ():
                     self._take_whole(content(cell))
             where = fn.__module__ or fn.__name__
             self._follow_code(fn.__code__, fn.__globals__, where)
 
-    def _note_function(self, value: Any) -> None:
-        """One that reads what code does not name, or computes."""
+    def note(self, value: Any) -> None:
+        """What reads what code does not name, or takes the value of a number."""
         kind = type(value)
         sets = (
             id(kind) in _SET
@@ -245,11 +243,7 @@ class CodeFollower:
         )
         if sets or is_reader(value) or is_format(value):
             self._trail.by_program.add("getattr")
-        if kind is types.FunctionType or kind is types.BuiltinFunctionType:
-            root = str(value.__module__).partition(".")[0]
-        else:
-            root = classes.root_of(value if issubclass(kind, type) else kind)
-        self.computes |= takes_value(value) or root in MATH
+        self.takers.note(value)
 
     # --- Code of the program's ---
 
@@ -258,10 +252,7 @@ class CodeFollower:
     ) -> None:
         trail, named = self._trail, named_by(code)
         self.namespaces[id(of)] = of
-        self.computes |= named.computes or (
-            named.has_remainder
-            and any(takes_floats(of.get(each)) for each in named.globals)
-        )
+        self.takers.note_code(named, of)
         # One that makes an object sets attributes of what nobody has yet.
         makes = code.co_name in classes.MAKING or is_of_frozen(code)
         trail.by_program |= named.read - READ_ALL if makes else named.read
@@ -274,7 +265,7 @@ class CodeFollower:
         for name in named.globals:
             trail.fix(names, name, Domain.PROGRAM)  # it may come, too
             if name in of:
-                self._note_function(of[name])
+                self.note(of[name])
             else:
                 trail.by_program.add(name)
             if name not in of or name in names.apart:  # which may hold nothing some day
@@ -295,7 +286,7 @@ class CodeFollower:
                 self._follow_import(text)
 
     def _follow_import(self, name: str) -> None:
-        self.computes |= name.partition(".")[0] in MATH
+        self.takers.note_module(name)
         trail = self._trail
         names = trail.names_in(
             *("sys.modules", sys.modules, trail.scopes.nothing, Domain.PROGRAM),
@@ -373,7 +364,8 @@ class CodeFollower:
         name = classes.name_of_module(value)
         owner = classes.owner_of_module(name)
         by_program = domain is not Domain.PACKAGE
-        self.computes |= by_program and name.partition(".")[0] in MATH
+        if by_program:
+            self.takers.note_module(name)
         if attributes is None or owner == Owner.REPRISE:
             return
         if owner == Owner.LIBRARY and not by_program:

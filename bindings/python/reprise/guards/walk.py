@@ -21,7 +21,7 @@ import torch
 
 from reprise.guards import classes
 from reprise.guards.classes import short_name_of
-from reprise.guards.code import READ_ALL, TAKES_VALUE, Code, codes_in, key_of, named_by
+from reprise.guards.code import READ_ALL, Code, codes_in, key_of, named_by
 from reprise.guards.follow_code import CodeFollower, is_region
 from reprise.guards.follow_data import PLAIN, DataFollower, is_array
 from reprise.guards.holders import Dictionary, Holder, Sequence
@@ -177,7 +177,7 @@ class Walk:
     @property
     def computes(self) -> bool:
         """The program's code may do mathematics with a number."""
-        return self._code.computes or not TAKES_VALUE.isdisjoint(self._trail.by_program)
+        return self._code.takers.may_take(self._trail.by_program)
 
     def hides_groups(self) -> bool:
         """Return whether the program's code looks into no group of an optimizer."""
@@ -215,6 +215,7 @@ class Walk:
     def _visit(self, name: str, value: Any, domain: Domain) -> None:
         kind = type(value)
         if is_value(kind) or value is MISSING:
+            self._code.takers.note_constant(value)
             return
         trail, code, data = self._trail, self._code, self._data
         is_new = trail.is_new(value, domain)
@@ -239,6 +240,8 @@ class Walk:
         elif issubclass(kind, torch.optim.Optimizer):
             data.follow_optimizer(value, domain)
         elif issubclass(kind, type):
+            if domain is not Domain.PACKAGE:
+                code.note(value)
             data.follow_class(value)
         elif issubclass(kind, types.ModuleType):
             code.follow_module(value, domain)

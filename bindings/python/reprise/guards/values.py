@@ -1,0 +1,171 @@
+"""What takes the value of a number, and asks the number nothing.
+
+A float that notes what is done with it is asked by Python's own operators. Code that is written
+in C may read its value past that. Of Python's library it is known which code does; of what
+others have written in C nobody knows.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import operator
+import sys
+import types
+from typing import Any
+
+from reprise._frames import Owner, is_torchs, owner_of
+from reprise.guards import classes
+from reprise.guards.code import BY_TEXT, Named, takes_floats
+
+# Their functions and classes do.
+MATH = frozenset(
+    {
+        *("math", "cmath", "numpy", "statistics", "decimal", "fractions"),
+        *("json", "struct", "array", "datetime", "ctypes", "marshal", "pickle"),
+        *("audioop", "locale", "sqlite3"),
+    }
+)
+# Functions of another module that do, if they are given a text.
+_REMAINDERS = frozenset({"mod", "imod"})
+# Methods of ordinary numbers and texts (`(1.0).__gt__(x)`), and such as say of which class
+# a number is.
+_OPERATIONS = ("add", "sub", "mul", "mod", "divmod", "pow", "truediv", "floordiv")
+_METHODS = frozenset(
+    {
+        *("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"),
+        *map("__{}__".format, _OPERATIONS),
+        *map("__r{}__".format, _OPERATIONS),
+        *("__reduce__", "__reduce_ex__"),
+    }
+)
+# What code names that takes it.
+_NAMES = _METHODS | {"memoryview"}
+# Methods of the class of floats, which may be called with any (`float.hex(x)`).
+_OF_FLOATS = frozenset(vars(float)).union(("__get__",)) - {
+    *("__new__", "__doc__", "__getattribute__", "__getformat__", "fromhex"),
+    *("real", "imag"),  # code names these of tensors, too
+}
+_FLOATS = classes.ids_of(float, complex)
+_GETTERS = classes.ids_of(operator.attrgetter, operator.methodcaller)
+_TAKES = classes.ids_of(float, complex, memoryview)
+_OF_CLASSES = classes.ids_of(
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
+_EXTENSIONS = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+
+
+class Takers:
+    """What the program's code leads to that may take the value of a number."""
+
+    def __init__(self) -> None:
+        self._takes = False  # something does, whatever code names
+        self._has_floats = False  # it leads to the class of floats
+        # It leads to a text that a float may be written into, and names what may do so.
+        self._has_formats = self._has_remainder = False
+        self._has_getter = False  # of attributes, by texts
+        self._texts: set[str] = set()  # names of methods that take it
+
+    def note(self, value: Any) -> None:
+        """A function, a class or an object."""
+        self._takes = self._takes or takes_value(value)
+        self._has_floats |= id(value) in _FLOATS
+        self._has_getter |= id(value) in _GETTERS
+
+    def note_constant(self, value: Any) -> None:
+        """A number or a text."""
+        if type(value) is complex:  # it asks no float for its value
+            self._takes = True
+        elif type(value) is str or type(value) is bytes:
+            self._has_formats = self._has_formats or takes_floats(value)
+            if value in _METHODS or value in _OF_FLOATS:
+                self._texts.add(str(value))
+
+    def note_code(self, named: Named, of: dict[str, Any]) -> None:
+        """Code, and its globals."""
+        self._takes |= named.computes
+        self._has_remainder |= named.has_remainder
+        self._has_floats |= any(
+            name in named.globals and name not in of for name in ("float", "complex")
+        )
+
+    def note_module(self, name: str) -> None:
+        """Code names or imports a module."""
+        self._takes = self._takes or is_of_math(name)
+
+    def may_take(self, named: set[str]) -> bool:
+        """Return whether anything may. `named`: what the program's code names."""
+        if self._has_getter or not BY_TEXT.isdisjoint(named):
+            named = named | self._texts
+        of_floats = self._has_floats and not _OF_FLOATS.isdisjoint(named)
+        formats = self._has_formats and self._has_remainder
+        return self._takes or of_floats or formats or not _NAMES.isdisjoint(named)
+
+
+def is_of_math(module: Any) -> bool:
+    """Return whether what a module of that name has may take the value of a number."""
+    name = str(module)
+    root = name.partition(".")[0]
+    return (root.lstrip("_") or root) in MATH or _is_extension(name)
+
+
+def takes_value(value: Any) -> bool:
+    """Return whether it, or what it is an object of, may take the value of a number."""
+    kind = type(value)  # A class may compare as it likes.
+    if issubclass(kind, type):
+        return value is memoryview or _class_takes(value)
+    if id(kind) in _OF_CLASSES:
+        of = value.__objclass__
+        in_c = kind is types.WrapperDescriptorType
+        return (
+            id(of) in _TAKES
+            or (in_c and value.__name__ in _METHODS)
+            or _class_takes(of)
+        )
+    if kind is types.MethodWrapperType:
+        return value.__name__ in _METHODS or _class_takes(type(value.__self__))
+    if kind is types.FunctionType:
+        return is_of_math(value.__module__)
+    if kind is types.BuiltinFunctionType:
+        return _function_takes(value)
+    return kind is memoryview or _class_takes(kind)
+
+
+def _function_takes(function: types.BuiltinFunctionType) -> bool:
+    """Of one that is written in C, or a method with its object."""
+    of: Any = function.__self__
+    if of is None or issubclass(type(of), types.ModuleType):
+        name = str(function.__module__)
+        is_remainder = name == "_operator" and function.__name__ in _REMAINDERS
+        return is_remainder or is_of_math(name)
+    kind = of if issubclass(type(of), type) else type(of)
+    return kind is memoryview or _class_takes(kind)
+
+
+def _class_takes(kind: type) -> bool:
+    """A class of one of these modules, or one that others have written in C."""
+    module = classes.module_of(kind)
+    if is_of_math(module):
+        return True
+    if classes.is_written_in_python(kind):
+        return False
+    root = module.partition(".")[0]
+    return root != "torch" and root not in sys.stdlib_module_names
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_extension(name: str) -> bool:
+    """A module that others have written in C."""
+    module = sys.modules.get(name)
+    names = {} if module is None else classes.attributes_of(module) or {}
+    file = names.get("__file__")
+    return (
+        isinstance(file, str)
+        and file.endswith(_EXTENSIONS)
+        and not is_torchs(file)
+        and owner_of(file) in (Owner.PROGRAM, Owner.PACKAGE)
+    )

@@ -1,0 +1,156 @@
+"""Code in C that takes the value of a float, and asks the float nothing."""
+
+from __future__ import annotations
+
+import array
+import datetime
+import functools
+import operator
+import pickle
+import sqlite3
+import struct
+import types
+from collections.abc import Callable
+from struct import pack
+from typing import Any
+
+import pytest
+import reprise
+import torch
+from watching import assert_same_bits
+
+# The first ones alike: whoever takes their values gives a number that seems to be a constant.
+NUMBERS = [0.5] * 6 + [0.25, 0.75, 1.5, 1.0, 2.0, 0.75] + [0.5] * 4
+
+Takes = Callable[[float], Any]
+
+
+def check(fn: Callable[..., torch.Tensor], *others: Any) -> reprise.RegionReport:
+    """A region beside its callable."""
+    fast: Any = reprise.region(fn)
+    for number in NUMBERS:
+        x = torch.randn(4)
+        assert_same_bits([fast(x, number, *others)], [fn(x, number, *others)])
+    report: reprise.RegionReport = fast.explain()
+    assert report.replayed >= 4, str(report)
+    return report
+
+
+HEX, IS_INTEGER, TO_INTEGER = float.hex, float.is_integer, float.__int__
+REAL: Any = vars(float)["real"]
+PACK = struct.Struct("d").pack
+DUMP = pickle.dumps
+STRUCT = struct.Struct("d")
+FLOAT = float
+MORE = "__gt__"
+METHOD = operator.methodcaller
+DURATION = datetime.timedelta
+IMAGINARY = 1j
+HELD = types.SimpleNamespace(
+    text="%.2f", with_key="%(a rate)f", bytes=b"%f", imaginary=2j, duration=DURATION
+)
+
+
+def in_a_view(number: float) -> float:
+    view = memoryview(bytearray(8)).cast("d")
+    view[0] = number
+    return view[0] > 0.6
+
+
+def in_an_inner_function(number: float) -> bool:
+    write = lambda: "%.2f" % number  # noqa: E731, UP031
+    return write() > "0.6"
+
+
+TAKERS: dict[str, Takes] = {
+    "a method of the class": lambda f: HEX(f) > "0x1.3p-1",
+    "another one": lambda f: IS_INTEGER(f),
+    "an operator of the class": lambda f: TO_INTEGER(f) > 0,
+    "an attribute of the class": lambda f: REAL.__get__(f) > 0.6,
+    "the class under another name": lambda f: FLOAT.hex(f) > "0x1.3p-1",
+    "the class by text": lambda f: getattr(float, "hex")(f) > "0x1.3p-1",  # noqa: B009
+    "a method that a text names": lambda f: getattr(1.0, MORE)(f),
+    "a caller of such a method": lambda f: METHOD(MORE, f)(1.0),
+    "pack": lambda f: pack("d", f)[6] > 230,
+    "pack of an object": lambda f: PACK(f)[6] > 230,
+    "an object": lambda f: STRUCT.pack(f)[6] > 230,
+    "pickle": lambda f: len(DUMP(f)) > 30,
+    "a complex number": lambda f: (0.75 + 0j) == f,  # noqa: SIM300
+    "a complex global": lambda f: abs(IMAGINARY * f) > 0.6,
+    "a complex attribute": lambda f: abs(HELD.imaginary * f) > 1.2,
+    "a view of memory": in_a_view,
+    "an inner function": in_an_inner_function,
+    "a key with a space": lambda f: ("%(a rate)f" % {"a rate": f}) > "0.6",  # noqa: UP031
+    "a text of an object": lambda f: (HELD.text % f) > "0.6",
+    "such a key of an object": lambda f: (HELD.with_key % {"a rate": f}) > "0.6",
+    "bytes of an object": lambda f: (HELD.bytes % f) > b"0.6",
+    "mod": lambda f: operator.mod(HELD.text, f) > "0.6",
+    "a class of an object": lambda f: HELD.duration(seconds=f).microseconds > 600000,
+    "a default": lambda f, to=float.__int__: to(f),  # type: ignore[misc]
+    "a partial": functools.partial(float.__gt__, 0.6),
+    "an array": lambda f: array.array("d", [f])[0] > 0.6,
+}
+
+
+@pytest.mark.parametrize("takes", TAKERS.values(), ids=TAKERS)
+def test_a_number_whose_value_code_in_c_takes(takes: Takes) -> None:
+    check(lambda x, f: x * 2 if takes(f) else x * 3)
+
+
+def test_a_complex_argument_is_asked() -> None:
+    """It compares itself with a float, and asks the float nothing."""
+    check(lambda x, f, of: x * 2 if of == f else x * 3, 1.5 + 0j)
+
+
+def test_a_complex_number_in_an_argument_is_asked() -> None:
+    check(lambda x, f, of: x * 2 if of[0] == f else x * 3, (1.5 + 0j,))
+
+
+def test_a_complex_number_of_a_tensor_is_asked() -> None:
+    complexes = torch.tensor([0.75 + 0j])
+
+    def fn(x: torch.Tensor, number: float) -> torch.Tensor:
+        return x * 2 if complexes.sum().item() == number else x * 3
+
+    check(fn)
+
+
+def test_a_connection_takes_it() -> None:
+    """Of an object that is written in C."""
+    connection = sqlite3.connect(":memory:")
+
+    def fn(x: torch.Tensor, number: float) -> torch.Tensor:
+        (found,) = connection.execute("select ? > 0.6", (number,)).fetchone()
+        return x * 2 if found else x * 3
+
+    check(fn)
+
+
+def test_code_of_a_package_has_code_in_c_take_it() -> None:
+    """The program names nothing that does: it calls the package's Python."""
+    pytest.importorskip("PIL")
+    from PIL import Image
+
+    def fn(x: torch.Tensor, number: float) -> torch.Tensor:
+        pixel: Any = Image.new("F", (1, 1), number).getpixel((0, 0))
+        return x * 2 if pixel > 0.6 else x * 3
+
+    check(fn)
+
+
+def test_code_in_c_that_is_given_other_numbers() -> None:
+    """Torch's Python has `math` compute with sizes, and gives it no number of the call's."""
+
+    def fn(x: torch.Tensor, number: float) -> torch.Tensor:
+        found = torch.nn.functional.multi_head_attention_forward(
+            *(x[:, None, None], x[:, None, None], x[:, None, None], 1, 1),
+            *(torch.ones(3, 1), torch.zeros(3), None, None, False, 0.0),
+            *(torch.ones(1, 1), torch.zeros(1)),
+        )
+        return found[0] * number
+
+    fast: Any = reprise.region(fn)
+    for number in [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]:
+        x = torch.randn(4)
+        assert_same_bits([fast(x, number)], [fn(x, number)])
+    assert fast.explain().replayed == 6, str(fast.explain())
