@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import array
+import ctypes
 import datetime
+import enum
 import functools
 import operator
 import pickle
@@ -46,6 +48,25 @@ MORE = "__gt__"
 METHOD = operator.methodcaller
 DURATION = datetime.timedelta
 IMAGINARY = 1j
+
+
+class Rate(float):
+    pass
+
+
+class Rates(float, enum.Enum):
+    HIGH = 0.75
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Packer(struct.Struct):
+    pass
+
+
+RATE, TEXT, PACKER = Rate(0.6), Text("%.2f"), Packer("d")
 HELD = types.SimpleNamespace(
     text="%.2f", with_key="%(a rate)f", bytes=b"%f", imaginary=2j, duration=DURATION
 )
@@ -55,6 +76,14 @@ def in_a_view(number: float) -> float:
     view = memoryview(bytearray(8)).cast("d")
     view[0] = number
     return view[0] > 0.6
+
+
+ARRAY: Any = (ctypes.c_double * 1)()
+
+
+def in_an_array(number: float) -> bool:
+    ARRAY[0] = number
+    return bool(ARRAY[0] > 0.6)
 
 
 def in_an_inner_function(number: float) -> bool:
@@ -88,6 +117,14 @@ TAKERS: dict[str, Takes] = {
     "a class of an object": lambda f: HELD.duration(seconds=f).microseconds > 600000,
     "a default": lambda f, to=float.__int__: to(f),  # type: ignore[misc]
     "a partial": functools.partial(float.__gt__, 0.6),
+    "a float of another class": lambda f: RATE < f,  # noqa: SIM300
+    "one that is made": lambda f: Rate(0.6) < f,
+    "a member of an enum": lambda f: Rates.HIGH == f,  # noqa: SIM300
+    "a text of another class": lambda f: (TEXT % f) > "0.6",
+    "an object of a class of the program's": lambda f: PACKER.pack(f)[6] > 230,
+    "a complex number of a text": lambda f: complex("0.75") == f,
+    "an array of ctypes": in_an_array,
+    "mod, mapped": lambda f: next(map(operator.mod, ["%.2f"], [f])) > "0.6",
     "an array": lambda f: array.array("d", [f])[0] > 0.6,
 }
 
@@ -97,13 +134,23 @@ def test_a_number_whose_value_code_in_c_takes(takes: Takes) -> None:
     check(lambda x, f: x * 2 if takes(f) else x * 3)
 
 
-def test_a_complex_argument_is_asked() -> None:
-    """It compares itself with a float, and asks the float nothing."""
-    check(lambda x, f, of: x * 2 if of == f else x * 3, 1.5 + 0j)
+GIVEN: dict[str, tuple[Callable[[float, Any], bool], Any]] = {
+    "complex": (lambda f, of: bool(of == f), 1.5 + 0j),
+    "complex, inside": (lambda f, of: bool(of[0] == f), (1.5 + 0j,)),
+    "another float": (lambda f, of: bool(of < f), Rate(0.6)),
+    "another float, inside": (lambda f, of: bool(of[0] < f), [Rate(0.6)]),
+    "a text": (lambda f, of: (of % f) > "0.6", "%.2f"),
+    "a text, inside": (lambda f, of: (of[0][1] % f) > "0.6", [("", "%.2f")]),
+    "a name": (lambda f, of: getattr(0.6, of)(f), "__lt__"),
+    "a function": (lambda f, of: bool(of(f)), float.is_integer),
+}
 
 
-def test_a_complex_number_in_an_argument_is_asked() -> None:
-    check(lambda x, f, of: x * 2 if of[0] == f else x * 3, (1.5 + 0j,))
+@pytest.mark.parametrize(("takes", "of"), GIVEN.values(), ids=GIVEN)
+def test_an_argument_that_takes_the_value(
+    takes: Callable[[float, Any], bool], of: Any
+) -> None:
+    check(lambda x, f, of: x * 2 if takes(f, of) else x * 3, of)
 
 
 def test_a_complex_number_of_a_tensor_is_asked() -> None:
@@ -153,4 +200,22 @@ def test_code_in_c_that_is_given_other_numbers() -> None:
     for number in [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]:
         x = torch.randn(4)
         assert_same_bits([fast(x, number)], [fn(x, number)])
+    assert fast.explain().replayed == 6, str(fast.explain())
+
+
+SCALE = 2.0
+
+
+def test_ordinary_numbers_beside_it() -> None:
+    """A global and an argument that are floats, a class that is led to, and a remainder."""
+    held = types.SimpleNamespace(kind=dict, text="%d", every=3)
+
+    def fn(x: torch.Tensor, number: float, more: float, step: int) -> torch.Tensor:
+        name = "layer%d" % (step % held.every)  # noqa: UP031
+        return x * number * SCALE + more if name == "layer0" else x * more
+
+    fast: Any = reprise.region(fn)
+    for number in [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]:
+        x = torch.randn(4)
+        assert_same_bits([fast(x, number, 1.5, 3)], [fn(x, number, 1.5, 3)])
     assert fast.explain().replayed == 6, str(fast.explain())

@@ -187,7 +187,7 @@ class RecordedCall:
         watch.taken = lambda: notes.look_at_given(seen)
         return noted(
             *(args, kwargs, walk.optimizers, notes, self._call.parts.containers),
-            computes=walk.computes or self._call.parts.complexes > 0,
+            computes=walk.computes(self._call.form),
             reads=reads,
             hidden=hidden,
         )

@@ -69,8 +69,8 @@ class Parts:
     """What a value was taken apart into, in order."""
 
     __slots__ = (
-        *("args", "complexes", "containers", "depth", "kinds", "known", "kwargs"),
-        *("leading", "numbers", "objects", "tensors", "varies"),
+        *("args", "containers", "depth", "kinds", "known", "kwargs", "leading"),
+        *("numbers", "objects", "tensors", "varies"),
     )
 
     makes = False  # objects anew, in results; see `layouts`
@@ -79,7 +79,6 @@ class Parts:
         """`known`: of results, a call's parts, whose objects alone may be in them."""
         self.tensors: list[torch.Tensor] = []
         self.numbers: list[float] = []
-        self.complexes = 0  # numbers that are complex
         # Of types that nobody knows how to take apart.
         self.objects: list[Any] = []
         # Code among them, to which the callable leads; see `leads_on`.
@@ -119,7 +118,6 @@ def flatten(value: Any, parts: Parts) -> Form:
         parts.numbers.append(value)
         return 1
     if kind is complex:
-        parts.complexes += 1
         return kind, bits_of(value)
     if id(kind) in PLAIN:
         return kind, value

@@ -17,6 +17,7 @@ from typing import Any
 from reprise._frames import Owner, is_torchs, owner_of
 from reprise.guards import classes
 from reprise.guards.code import BY_TEXT, Named, takes_floats
+from reprise.guards.constants import Constant
 
 # Their functions and classes do.
 MATH = frozenset(
@@ -46,7 +47,7 @@ _OF_FLOATS = frozenset(vars(float)).union(("__get__",)) - {
     *("__new__", "__doc__", "__getattribute__", "__getformat__", "fromhex"),
     *("real", "imag"),  # code names these of tensors, too
 }
-_FLOATS = classes.ids_of(float, complex)
+_COMPLEX = classes.ids_of(complex, memoryview)
 _GETTERS = classes.ids_of(operator.attrgetter, operator.methodcaller)
 _TAKES = classes.ids_of(float, complex, memoryview)
 _OF_CLASSES = classes.ids_of(
@@ -72,38 +73,61 @@ class Takers:
 
     def note(self, value: Any) -> None:
         """A function, a class or an object."""
+        if issubclass(type(value), (str, bytes)):
+            self.note_constant(_plain_text(value))
         self._takes = self._takes or takes_value(value)
-        self._has_floats |= id(value) in _FLOATS
+        self._has_floats |= value is float
         self._has_getter |= id(value) in _GETTERS
 
     def note_constant(self, value: Any) -> None:
         """A number or a text."""
         if type(value) is complex:  # it asks no float for its value
             self._takes = True
-        elif type(value) is str or type(value) is bytes:
+        elif isinstance(value, (str, bytes)):
             self._has_formats = self._has_formats or takes_floats(value)
             if value in _METHODS or value in _OF_FLOATS:
                 self._texts.add(str(value))
 
     def note_code(self, named: Named, of: dict[str, Any]) -> None:
         """Code, and its globals."""
-        self._takes |= named.computes
+        self._takes = self._takes or named.computes or _names_remainder(named, of)
         self._has_remainder |= named.has_remainder
-        self._has_floats |= any(
-            name in named.globals and name not in of for name in ("float", "complex")
-        )
+        builtin = [each for each in named.globals if each not in of]
+        self._has_floats |= "float" in builtin
+        self._takes |= "complex" in builtin
 
     def note_module(self, name: str) -> None:
         """Code names or imports a module."""
         self._takes = self._takes or is_of_math(name)
 
-    def may_take(self, named: set[str]) -> bool:
-        """Return whether anything may. `named`: what the program's code names."""
+    def may_take(self, named: set[str], form: Any) -> bool:
+        """Return whether anything may.
+
+        `named`: what the program's code names. `form`: of its arguments.
+        """
+        given = Takers()
+        given._note_form(form)
         if self._has_getter or not BY_TEXT.isdisjoint(named):
-            named = named | self._texts
+            named = named | self._texts | given._texts
         of_floats = self._has_floats and not _OF_FLOATS.isdisjoint(named)
-        formats = self._has_formats and self._has_remainder
-        return self._takes or of_floats or formats or not _NAMES.isdisjoint(named)
+        has_formats = self._has_formats or given._has_formats
+        formats = has_formats and self._has_remainder
+        takes = self._takes or given._takes or not _NAMES.isdisjoint(named)
+        return takes or of_floats or formats
+
+    def _note_form(self, form: Any) -> None:
+        """What is said of arguments: constants, and their classes."""
+        left = [form]
+        while left:
+            each = left.pop()
+            if type(each) is Constant:
+                each = each.token
+            if isinstance(each, tuple):
+                left += each
+            elif each is complex:
+                self._takes = True
+            elif isinstance(each, (str, bytes)):
+                self.note_constant(each)
 
 
 def is_of_math(module: Any) -> bool:
@@ -117,7 +141,7 @@ def takes_value(value: Any) -> bool:
     """Return whether it, or what it is an object of, may take the value of a number."""
     kind = type(value)  # A class may compare as it likes.
     if issubclass(kind, type):
-        return value is memoryview or _class_takes(value)
+        return id(value) in _COMPLEX or (value is not float and _class_takes(value))
     if id(kind) in _OF_CLASSES:
         of = value.__objclass__
         in_c = kind is types.WrapperDescriptorType
@@ -132,7 +156,7 @@ def takes_value(value: Any) -> bool:
         return is_of_math(value.__module__)
     if kind is types.BuiltinFunctionType:
         return _function_takes(value)
-    return kind is memoryview or _class_takes(kind)
+    return kind is memoryview or (kind is not float and _class_takes(kind))
 
 
 def _function_takes(function: types.BuiltinFunctionType) -> bool:
@@ -147,7 +171,19 @@ def _function_takes(function: types.BuiltinFunctionType) -> bool:
 
 
 def _class_takes(kind: type) -> bool:
-    """A class of one of these modules, or one that others have written in C."""
+    """A class of floats, one of these modules', or one that others have written in C.
+
+    Or one that is made of such a class, or by one.
+    """
+    made_by = type(kind)
+    return (
+        issubclass(kind, (float, complex))
+        or any(map(_is_takers, classes.mro_of(kind)))
+        or (made_by is not type and any(map(_is_takers, classes.mro_of(made_by))))
+    )
+
+
+def _is_takers(kind: type) -> bool:
     module = classes.module_of(kind)
     if is_of_math(module):
         return True
@@ -155,6 +191,22 @@ def _class_takes(kind: type) -> bool:
         return False
     root = module.partition(".")[0]
     return root != "torch" and root not in sys.stdlib_module_names
+
+
+def _names_remainder(named: Named, of: dict[str, Any]) -> bool:
+    """Return whether code may name what `%` does, as a function."""
+    if _REMAINDERS.isdisjoint((*named.read, *named.globals)):
+        return False
+    return any(of.get(each) is operator for each in named.globals) or any(
+        each.module in ("operator", "_operator") for each in named.imports
+    )
+
+
+def _plain_text(value: Any) -> str | bytes:
+    """The text that an object of a class of texts is."""
+    if issubclass(type(value), str):
+        return str.__str__(value)
+    return bytes.__getitem__(value, slice(None))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -83,6 +83,7 @@ class Walk:
         self._trail.run(self._visit)
         self._trail.given_is_done()
         for kind in kinds:
+            self._code.takers.note(kind)
             self._data.follow_class(kind)
         if fn is not None:
             self._trail.add("it", fn, Domain.PROGRAM)
@@ -174,10 +175,12 @@ class Walk:
         """Classes of objects, and those that are led to."""
         return self._data.kinds
 
-    @property
-    def computes(self) -> bool:
-        """The program's code may do mathematics with a number."""
-        return self._code.takers.may_take(self._trail.by_program)
+    def computes(self, form: Any) -> bool:
+        """Return whether the program's code may do mathematics with a number.
+
+        `form`: of its arguments.
+        """
+        return self._code.takers.may_take(self._trail.by_program, form)
 
     def hides_groups(self) -> bool:
         """Return whether the program's code looks into no group of an optimizer."""
