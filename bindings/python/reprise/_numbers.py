@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import gc
 import sys
-import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -21,8 +18,9 @@ from reprise._arithmetic import (
     take_read,
 )
 from reprise._enums import NumberOp
+from reprise._stored_numbers import replace
 from reprise._summing import summing, tells_floats_apart
-from reprise.guards import classes, tree
+from reprise.guards import tree
 from reprise.guards.containers import Containers
 
 # What hands a number on, and gives nothing that depends on it.
@@ -307,7 +305,7 @@ def noted(
         if stored := [each for each in made if sys.getrefcount(each) > _HELD_BY_MADE]:
             for each in stored:
                 notes.look_at(each.node)
-            _replace(stored)
+            replace(stored, [made])
         made.clear()
 
 
@@ -334,32 +332,3 @@ def _held_by_made() -> int:
 
 
 _HELD_BY_MADE = _held_by_made()
-
-
-def _replace(numbers: list[Number]) -> None:
-    """Put ordinary floats in their places: elements, variables and attributes."""
-    floats = {id(each): float.__pos__(each) for each in numbers}
-    for holder in gc.get_referrers(*numbers):
-        kind = type(holder)
-        if holder is numbers or holder is numbers[0].notes.made:
-            continue
-        if issubclass(kind, (list, collections.deque)):
-            for index, each in enumerate(list(holder)):
-                if id(each) in floats:
-                    holder[index] = floats[id(each)]
-        elif kind is types.CellType:
-            holder.cell_contents = floats[id(holder.cell_contents)]
-        else:
-            _replace_attributes(holder, floats)
-
-
-def _replace_attributes(holder: Any, floats: dict[int, float]) -> None:
-    kind = type(holder)
-    of = holder if issubclass(kind, dict) else classes.attributes_of(holder) or {}
-    for key, each in list(dict.items(of)):
-        if id(each) in floats:
-            dict.__setitem__(of, key, floats[id(each)])
-    for _, slot in classes.slots_of(kind):
-        with contextlib.suppress(AttributeError):  # it is not set
-            if (name := id(slot.__get__(holder))) in floats:
-                slot.__set__(holder, floats[name])
