@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
+from reprise.guards import classes
 from reprise.guards.constants import constant
 
 _MOST_OF_A_THREAD = 64  # values, of one threading.local
+_PLAIN = classes.ids_of(bool, int, float, str, bytes, type(None))
 _AN_OBJECT = "an object"  # or too much: what no structure is compared by
 
 
@@ -22,6 +24,11 @@ class Value(NamedTuple):
 
     name: str  # for people
     read: Callable[[], Hashable]
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether it is compared as it is: a number, a text or nothing."""
+    return id(type(value)) in _PLAIN
 
 
 def of_environment(key: str) -> Value:

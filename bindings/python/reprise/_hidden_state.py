@@ -26,6 +26,7 @@ from typing import Any
 from reprise._compared_values import (
     Value,
     holds_objects,
+    is_plain,
     of_context,
     of_environment,
     of_thread_local,
@@ -34,6 +35,7 @@ from reprise._compared_values import (
     the_thread,
 )
 from reprise._frames import Owner, caller_of, owner_of, place_of
+from reprise._process_state import NAMES, ProcessState
 from reprise.guards import classes
 
 MOST_VALUES = 32  # environment and context variables, of a region
@@ -96,7 +98,6 @@ _CHANGES_ENVIRONMENT = frozenset({"__setitem__", "__delitem__"})
 _WHOLE_ENVIRONMENT = frozenset({"__iter__", "__len__", "copy", "__repr__", "__or__"})
 _FILE: Any = io.IOBase.__mro__[1]  # which no class is registered with
 _QUEUES = frozenset({"queue", "_queue", "multiprocessing"})
-_PLAIN = classes.ids_of(bool, int, float, str, bytes, type(None))
 
 
 # --- Random generators ---
@@ -216,6 +217,7 @@ class HiddenState:
         self.reason = ""  # what cannot be replayed
         self.place = ""
         self.values: dict[str, Value] = {}  # that were read, and can be guarded
+        self._process = ProcessState()
         self._generators: dict[int, _Generator] = {}
         self._of_threads: list[tuple[str, Value, Hashable]] = []
         for name, each in (*_global_generators(), *values):
@@ -244,6 +246,8 @@ class HiddenState:
             known.place = place_of(frame)
         if function.__name__ in _ASKED:
             self._saw_asking(frame, function, owner)
+        if function.__name__ in NAMES:
+            self._process.saw_call(frame, function)
 
     def _saw_asking(self, frame: types.FrameType, function: Any, owner: Any) -> None:
         name = function.__name__
@@ -284,13 +288,14 @@ class HiddenState:
             held = variable.get()
         except LookupError:  # the program gives what it gets then
             held = None
-        if id(type(held)) in _PLAIN:
+        if is_plain(held):
             self.values[value.name] = value
         else:
             self.note(f"it reads {value.name}, which holds an object ({_GIVE})", frame)
 
     def saw_function(self, frame: types.FrameType) -> None:
         """See that a function that is written in Python begins."""
+        self._process.saw_function(frame)
         if frame.f_code is _SEEDS and frame.f_locals["a"] is None:
             if (asking := caller_of(frame.f_back)) is not None:
                 self.note("it asks the system for random numbers, by seed()", asking)
@@ -339,6 +344,8 @@ class HiddenState:
 
     def end(self) -> frozenset[str]:
         """Return the generators that have moved, by name. Called after the call."""
+        self.values.update(self._process.end())
+        self.reason = self.reason or self._process.reason
         for name, value, before in self._of_threads:
             if not self.reason and value.read() != before:
                 self.reason = (

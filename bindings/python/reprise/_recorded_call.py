@@ -34,6 +34,7 @@ from reprise.nodes.node import ForwardPass
 _LEAVES_MODE = (
     "it leaves another mode of torch's on, or another default device: set it outside"
 )
+_SETS_HOOKS = "hooks are set on a tensor from outside"
 _HOLDS_ITSELF = (
     "a place that it sets has held a container that is too deep, or holds itself (let it "
     "hold plain tensors, or None)"
@@ -121,6 +122,7 @@ class RecordedCall:
         self._own = own
         self._opened = OpenRecording(of.handle)
         self._attributes = _results.attributes_of(call.tensors)
+        self._hooks = _results.hooks_of([*call.tensors, *own])
         self._settings = Settings(call.before)
         self._contents = contents
         self.sets_arguments = False
@@ -202,6 +204,9 @@ class RecordedCall:
         call, parts = self._call, self._call.parts
         if self._held is not None:
             raise Refusal(self._held)
+        hooks = _results.hooks_of([*call.tensors, *self._own])
+        if list(map(id, hooks)) != list(map(id, self._hooks)):
+            raise Refusal(_SETS_HOOKS)
         given_back = tree.Made(known=parts)
         whole: Any = result
         if call.before.written:

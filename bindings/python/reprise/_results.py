@@ -258,6 +258,16 @@ def attributes_of(tensors: Iterable[torch.Tensor]) -> list[tuple[Any, dict[str, 
     return [(each, dict(each.__dict__)) for each in tensors]
 
 
+def hooks_of(tensors: Iterable[torch.Tensor]) -> list[Any]:
+    """Return hooks that Python has set on them, in order: the library counts them as one."""
+    found: list[Any] = []
+    with torch._C.DisableTorchFunctionSubclass():
+        for each in tensors:
+            for hooks in (each._backward_hooks, each._post_accumulate_grad_hooks):
+                found += [hooks, *(hooks.values() if hooks else ())]
+    return found
+
+
 def why_not_made(
     outputs: Iterable[torch.Tensor],
     there: Iterable[torch.Tensor],

@@ -73,11 +73,14 @@ void OutsideCheck::CheckWatched(std::span<const at::Tensor> watched,
     const TapeRegister* const reg = names_.Find(found.key());
     const bool is_register = reg != nullptr && reg->foreign.has_value() &&
                              reg->foreign->_unsafe_get_target() == found.key();
-    if (is_register ? reg->form != found.mapped().form
-                    : !found.mapped().Holds()) {
+    const TensorBefore& then = found.mapped();
+    if (is_register ? reg->form != then.tensor.form : !then.tensor.Holds()) {
       fault_.Refuse(Refusal::kWatchedChanged);
     }
-    if (!is_register) record_.watched.Add(found.mapped());
+    if (!then.HasItsStorage(tensor)) {
+      fault_.Refuse(Refusal::kOutsideOtherForm);
+    }
+    if (!is_register) record_.watched.Add(then.tensor);
   }
 }
 

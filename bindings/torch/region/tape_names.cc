@@ -34,6 +34,26 @@ const torch::autograd::Node* NodeOf(const at::Tensor& tensor) {
   return meta != nullptr ? meta->grad_fn_.get() : nullptr;
 }
 
+TensorBefore TensorBefore::Of(const at::Tensor& tensor) {
+  TensorBefore before{.tensor = WatchedTensor::Of(tensor)};
+  if (tensor.has_storage()) {
+    before.storage.emplace(
+        tensor.unsafeGetTensorImpl()->unsafe_storage().getWeakStorageImpl());
+  }
+  return before;
+}
+
+bool TensorBefore::HasItsStorage(const at::Tensor& tensor) const {
+  const c10::StorageImpl* const now = tensor.has_storage()
+                                          ? tensor.unsafeGetTensorImpl()
+                                                ->unsafe_storage()
+                                                .unsafeGetStorageImpl()
+                                          : nullptr;
+  const c10::StorageImpl* const then =
+      storage.has_value() ? storage->_unsafe_get_target() : nullptr;
+  return now == then;
+}
+
 int32_t TapeNames::AddInput(const at::Tensor& input, uint32_t index) {
   const auto known = known_.find(input.unsafeGetTensorImpl());
   return known != known_.end() ? known->second
@@ -50,7 +70,7 @@ int32_t TapeNames::Add(const at::Tensor& tensor, Origin origin,
   const auto watched = watched_.find(tensor.unsafeGetTensorImpl());
   made.has_gradient =
       watched != watched_.end()
-          ? watched->second.has_gradient
+          ? watched->second.tensor.has_gradient
           : GradientOf(*tensor.unsafeGetTensorImpl()) != nullptr;
   known_[tensor.unsafeGetTensorImpl()] = reg;
   kept_.emplace_back(tensor.getIntrusivePtr());

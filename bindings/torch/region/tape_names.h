@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -31,8 +32,18 @@ bool HasHooks(torch::autograd::Node& node);
 // The function of autograd's that has made the tensor; null: none has.
 const torch::autograd::Node* NodeOf(const at::Tensor& tensor);
 
-// Tensors from outside that the callable may look at, as they were before.
-using WatchedBefore = std::unordered_map<const c10::TensorImpl*, WatchedTensor>;
+// A tensor from outside that the callable may look at, as it was before.
+struct TensorBefore {
+  WatchedTensor tensor;
+  // Its address is no other one's meanwhile. None: it had no memory.
+  std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage = {};
+
+  static TensorBefore Of(const at::Tensor& tensor);
+  // Another one may hold the same.
+  bool HasItsStorage(const at::Tensor& tensor) const;
+};
+
+using WatchedBefore = std::unordered_map<const c10::TensorImpl*, TensorBefore>;
 
 // Names tensors as they come in calls, and adds a register for each that is
 // new. Knows where each came from, and refuses what calls cannot have done to

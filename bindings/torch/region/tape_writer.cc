@@ -40,7 +40,7 @@ TapeWriter::TapeWriter(Parts parts)
       reads_(record_, fault_, effects_, numbers_) {
   numbers_.Begin(parts_.watched);
   for (const at::Tensor& tensor : parts_.watched) {
-    watched_.emplace(tensor.unsafeGetTensorImpl(), WatchedTensor::Of(tensor));
+    watched_.emplace(tensor.unsafeGetTensorImpl(), TensorBefore::Of(tensor));
     if (tensor.is_leaf()) gradients_.Add(tensor);
   }
   for (uint32_t i = 0; i < parts_.inputs.size(); ++i) {

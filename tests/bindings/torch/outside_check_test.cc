@@ -13,7 +13,7 @@ namespace {
 class OutsideCheckTest : public testing::Test {
  protected:
   OutsideCheckTest() {
-    watched_.emplace(seen_.unsafeGetTensorImpl(), WatchedTensor::Of(seen_));
+    watched_.emplace(seen_.unsafeGetTensorImpl(), TensorBefore::Of(seen_));
     names_.AddInput(inputs_[0], 0);
     names_.RegisterOf(weight_);
   }
@@ -84,6 +84,25 @@ TEST_F(OutsideCheckTest, WatchedTensorsKeepTheirForm) {
   seen_.set_data(at::randn({6}));
   check_.CheckWatched(std::vector<at::Tensor>{seen_}, watched_);
   EXPECT_EQ(fault_.reason(), SentenceOf(Refusal::kWatchedChanged));
+}
+
+TEST_F(OutsideCheckTest, WatchedTensorsKeepTheirMemory) {
+  seen_.set_data(at::randn({5}));
+  check_.CheckWatched(std::vector<at::Tensor>{seen_}, watched_);
+  EXPECT_EQ(fault_.reason(), SentenceOf(Refusal::kOutsideOtherForm));
+}
+
+TEST_F(OutsideCheckTest, MemoryAtTheSameAddressIsAnother) {
+  for (int i = 0; i < 4; ++i) seen_.set_data(at::randn({5}));
+  check_.CheckWatched(std::vector<at::Tensor>{seen_}, watched_);
+  EXPECT_EQ(fault_.reason(), SentenceOf(Refusal::kOutsideOtherForm));
+}
+
+TEST_F(OutsideCheckTest, WatchedRegistersKeepTheirMemory) {
+  seen_.set_data(at::randn({5}));
+  names_.RegisterOf(seen_);  // a call uses it behind that
+  check_.CheckWatched(std::vector<at::Tensor>{seen_}, watched_);
+  EXPECT_EQ(fault_.reason(), SentenceOf(Refusal::kOutsideOtherForm));
 }
 
 TEST_F(OutsideCheckTest, ABackwardPassReadsWhatWasSaved) {
