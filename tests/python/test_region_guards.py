@@ -1339,3 +1339,36 @@ def test_a_guard_names_what_has_changed_since_the_call_before(device: str) -> No
     guards = fast.explain().guards
     named = {name.rpartition(".")[2]: count for name, count in guards.items()}
     assert named == {"first": 1, "other": 4}, str(fast.explain())
+
+
+def scaled(_: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@pytest.mark.parametrize("name", ["attribute", "method", "property", "base"])
+def test_classes_of_tensors(device: str, name: str) -> None:
+    """What the class of a tensor from outside has, which the callable asks the tensor for."""
+
+    class Base(torch.Tensor):
+        of_base = 1.5
+
+    class Scaled(Base):
+        attribute = 2.0
+        method = scaled
+        of_property = property(lambda _: 3.0)
+
+    of: Any = torch.ones(4, device=device).as_subclass(Scaled)
+    parts: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[], None]]] = {
+        "attribute": (lambda x: x * of.attribute, lambda: setattr(Scaled, name, 4.0)),
+        "method": (
+            lambda x: of.method(x),
+            lambda: setattr(Scaled, name, lambda _, x: x * 5),
+        ),
+        "property": (
+            lambda x: x * of.of_property,
+            lambda: setattr(Scaled, "of_property", property(lambda _: 6.0)),
+        ),
+        "base": (lambda x: x * of.of_base, lambda: setattr(Base, "of_base", 7.0)),
+    }
+    fn, change = parts[name]
+    check_changes(fn, (torch.randn(4, device=device),), change)

@@ -71,13 +71,13 @@ class DataFollower:
 
     def follow_tensor(self, name: str, value: torch.Tensor, domain: Domain) -> None:
         """What Python has set on it; what it is the library looks at."""
-        trail = self._trail
+        trail, given = self._trail, domain is Domain.GIVEN
         self.tensors.append(weakref.ref(value))
-        if domain is Domain.GIVEN:
-            trail.holds_code |= not is_tensor(type(value))
-            trail.names_in(name, value.__dict__, trail.scopes.all, domain)
-        else:
-            trail.names_in("a tensor", value.__dict__, trail.scopes.program, domain)
+        if not is_tensor(type(value)):  # its class has methods
+            self.follow_class(type(value))
+            trail.holds_code |= given
+        scope = trail.scopes.all if given else trail.scopes.program
+        trail.names_in(name if given else "a tensor", value.__dict__, scope, domain)
 
     def follow_module(self, value: torch.nn.Module) -> None:
         """Parameters, submodules, hooks, and attributes that code names."""
