@@ -11,8 +11,9 @@ import operator
 import pickle
 import sqlite3
 import struct
+import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import pack
 from typing import Any
 
@@ -218,4 +219,86 @@ def test_ordinary_numbers_beside_it() -> None:
     for number in [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]:
         x = torch.randn(4)
         assert_same_bits([fast(x, number, 1.5, 3)], [fn(x, number, 1.5, 3)])
+    assert fast.explain().replayed == 6, str(fast.explain())
+
+
+@pytest.fixture
+def package() -> Iterator[Callable[[str], Any]]:
+    """What makes an installed package of a text."""
+    name = "installed_taker"
+
+    def make(source: str) -> Any:
+        module: Any = types.ModuleType(name)
+        module.__file__ = f"/nowhere/site-packages/{name}.py"
+        sys.modules[name] = module
+        exec(compile(source, module.__file__, "exec"), module.__dict__)
+        return module
+
+    yield make
+    sys.modules.pop(name, None)
+
+
+# Each has a function of the number, or an object with a method of that name.
+OF_PACKAGES = {
+    "a function": "import math\ndef takes(f): return math.floor(f * 1) + math.floor(f) > 0",
+    "a class": "from decimal import Decimal\ndef takes(f): return Decimal(f) > Decimal('0.6')",
+    "a module's class": "import decimal\ndef takes(f): return decimal.Decimal(f).__float__() > 0.6",
+    "a class of an object": (
+        "from decimal import Decimal\n"
+        "class Of:\n"
+        "    def __init__(self): self.made = Decimal\n"
+        "    def takes(self, f): return self.made(f) > 0.6\n"
+        "takes = Of().takes"
+    ),
+    "a complex number": "def takes(f): return (0.75 + 0j) == f",
+    "a text": "def takes(f): return '%.2f' % f > '0.6'",
+    "a method of a number": "def takes(f): return (0.6).__lt__(f)",
+    "a class inside": (
+        "def takes(f):\n    import decimal as d\n    return d.Decimal(f) > d.Decimal('0.6')"
+    ),
+    "an attribute": (
+        "import math\n"
+        "class Of: pass\n"
+        "def takes(f):\n"
+        "    of = Of()\n"
+        "    of.rate = f\n"
+        "    return math.floor(of.rate) > 0"
+    ),
+    "a list": "import math\ndef takes(f): return math.fsum([f]) > 0.6",
+    "the last one of two": "import math\ndef takes(f): return math.pow(2, f) > 1.5",
+    "one of two": "import math\ndef takes(f): return math.floor(f if f else 1.0) > 0",
+    "numpy's": "import numpy\ndef takes(f): return bool(numpy.floor(f) > 0)",
+}
+
+
+@pytest.mark.parametrize("source", OF_PACKAGES.values(), ids=OF_PACKAGES)
+def test_code_of_a_package_takes_it(source: str, package: Callable[[str], Any]) -> None:
+    takes = package(source).takes
+    check(lambda x, f: x * 2 if takes(f) else x * 3)
+
+
+OTHERS = {
+    "an attribute": "math.sqrt(self.size)",
+    "a quotient": "math.sqrt(1.0 / self.size)",
+    "a shape": "math.sqrt(x.shape[-1])",
+    "a size": "math.sqrt(x.size(0))",
+    "a constant": "math.sqrt(4)",
+}
+
+
+@pytest.mark.parametrize("given", OTHERS.values(), ids=OTHERS)
+def test_code_of_a_package_that_is_given_others(
+    given: str, package: Callable[[str], Any]
+) -> None:
+    """A number that operators take goes on to vary."""
+    made = package(
+        "import math\n"
+        "class Of:\n"
+        "    def __init__(self): self.size = 4\n"
+        "    def scaled(self, x, f): return x * f / " + given
+    ).Of()
+    fast: Any = reprise.region(lambda x, f: made.scaled(x, f))
+    for number in [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]:
+        x = torch.randn(4)
+        assert_same_bits([fast(x, number)], [made.scaled(x, number)])
     assert fast.explain().replayed == 6, str(fast.explain())

@@ -15,6 +15,7 @@ import torch
 
 from reprise._arithmetic import is_followed
 from reprise._frames import Owner, owner_of
+from reprise.guards import classes
 from reprise.guards.values import takes_value
 
 _LEFT_OUT = frozenset({"CACHE", "EXTENDED_ARG", "PRECALL", "NOP"})
@@ -47,32 +48,56 @@ def _is_complex(tensor: torch.Tensor) -> bool:
 
 def _gives_a_plain_one(frame: types.FrameType) -> bool:
     """Return whether all that a call is given is one ordinary number."""
-    steps = _steps_of(frame.f_code)
-    at = steps.get(frame.f_lasti)
-    if at is None:
+    steps, index_of = _steps_of(frame.f_code)
+    at = index_of.get(frame.f_lasti, 0)
+    call = steps[at]
+    if not call.opname.startswith("CALL") or call.arg != 1 or call.is_jump_target:
         return False
-    call, last = at
-    if not call.opname.startswith("CALL") or call.arg != 1:
-        return False
-    name = last.opname
+    return id(type(_operand(steps, at - 1, frame))) in _PLAIN
+
+
+def _operand(steps: list[dis.Instruction], at: int, frame: types.FrameType) -> Any:
+    """Return what that step gives, or any number of its type. None: nobody knows.
+
+    Nothing of the program's is called.
+    """
+    if at < 0 or steps[at].is_jump_target:  # it may come from elsewhere
+        return None
+    step = steps[at]
+    name = step.opname
     if name == "LOAD_CONST":
-        return id(type(last.argval)) in _PLAIN
-    if name.startswith("LOAD_FAST") and type(last.argval) is str:
-        return id(type(frame.f_locals.get(last.argval))) in _PLAIN
-    divides = name == "BINARY_OP" and last.argrepr in _DIVIDES
-    return (divides or name in _OLD_DIVIDES) and not last.is_jump_target
+        return step.argval
+    if name.startswith(("LOAD_FAST", "LOAD_DEREF")) and type(step.argval) is str:
+        return frame.f_locals.get(step.argval)
+    if name == "LOAD_ATTR":
+        return _attribute(_operand(steps, at - 1, frame), step.argval)
+    if name in _OLD_DIVIDES or (name == "BINARY_OP" and step.argrepr in _DIVIDES):
+        return 1.0
+    with_constant = at > 0 and steps[at - 1].opname == "LOAD_CONST"
+    if name == "BINARY_SUBSCR" and with_constant:  # `x.shape[0]`
+        is_size = type(_operand(steps, at - 2, frame)) is torch.Size
+        return 1 if is_size and type(steps[at - 1].argval) is int else None
+    if name.startswith("CALL") and step.arg == 1 and with_constant:  # `x.size(0)`
+        asks = at > 1 and steps[at - 2].argval == "size"
+        of = _operand(steps, at - 3, frame) if asks else None
+        return 1 if type(of) in (torch.Tensor, torch.nn.Parameter) else None
+    return None
+
+
+def _attribute(of: Any, name: str) -> Any:
+    if type(of) is torch.Tensor and name == "shape":
+        return torch.Size(())
+    if classes.found_in(type(of), name) is not None:
+        return None
+    return (classes.attributes_of(of) or {}).get(name)
 
 
 @functools.lru_cache(maxsize=256)
 def _steps_of(
     code: types.CodeType,
-) -> dict[int, tuple[dis.Instruction, dis.Instruction]]:
-    """Each step with the one before it, by offset."""
+) -> tuple[list[dis.Instruction], dict[int, int]]:
+    """Its steps, and where each stands, by offset."""
     steps = [
         each for each in dis.get_instructions(code) if each.opname not in _LEFT_OUT
     ]
-    pairs = zip(steps[1:], steps, strict=False)
-    # What is jumped to may come from elsewhere.
-    return {
-        step.offset: (step, before) for step, before in pairs if not step.is_jump_target
-    }
+    return steps, {each.offset: index for index, each in enumerate(steps)}

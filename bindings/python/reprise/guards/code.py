@@ -123,6 +123,7 @@ class Named(NamedTuple):
     by_text: frozenset[str] | None
     # It takes the value of a number, perhaps, so that the number itself does not notice.
     computes: bool
+    unseen: bool  # it does, not just by integers that it may make of the number
     has_remainder: bool  # of two numbers, or a text with something in it
 
 
@@ -175,6 +176,8 @@ def named_by(code: types.CodeType) -> Named:
         has_remainder |= each.has_remainder
     if not BY_TEXT.isdisjoint((*names, *read)):
         read.update(_texts_in(code.co_consts))
+    unseen = any(each.unseen for each in inner)
+    unseen = unseen or _takes_values(code.co_consts, chains, has_remainder)
     return Named(
         tuple(names),
         tuple(chains),
@@ -182,8 +185,10 @@ def named_by(code: types.CodeType) -> Named:
         frozenset(written),
         tuple(imports),
         _globals_by_text(code, {*names, *read}, inner),
-        any(each.computes for each in inner)
-        or _takes_values(code, {*names, *read}, chains, has_remainder),
+        unseen
+        or any(each.computes for each in inner)
+        or _may_make_integers({*names, *read}),
+        unseen,
         has_remainder,
     )
 
@@ -198,18 +203,18 @@ def _globals_by_text(
     return frozenset().union(*texts) if texts else None
 
 
-def _takes_values(
-    code: types.CodeType,
-    named: set[str],
-    chains: Iterable[tuple[str, ...]],
-    has_remainder: bool,
-) -> bool:
-    makes_integers = not _TENSORS_OF_INTEGERS.isdisjoint(named) or not (
+def _may_make_integers(named: set[str]) -> bool:
+    return not _TENSORS_OF_INTEGERS.isdisjoint(named) or not (
         _MAKES_TENSORS.isdisjoint(named) or _OF_INTEGERS.isdisjoint(named)
     )
+
+
+def _takes_values(
+    constants: tuple[Any, ...], chains: Iterable[tuple[str, ...]], has_remainder: bool
+) -> bool:
     asks_float = any(each[0] in ("float", "complex") for each in chains)
-    writes = has_remainder and any(map(takes_floats, _texts_of(code.co_consts)))
-    return makes_integers or asks_float or writes or _holds_complex(code.co_consts)
+    writes = has_remainder and any(map(takes_floats, _texts_of(constants)))
+    return asks_float or writes or _holds_complex(constants)
 
 
 def _texts_of(constants: Iterable[Any]) -> Iterator[str | bytes]:

@@ -110,8 +110,7 @@ class CodeFollower:
         kind = type(value)
         trail = self._trail
         inner = Domain.PACKAGE if domain is Domain.PACKAGE else Domain.PROGRAM
-        if inner is Domain.PROGRAM:
-            self.note(value)
+        self.note(value, inner)
         if kind is types.FunctionType:
             trail.holds_code = True
             self.follow_function(value, inner)
@@ -233,8 +232,11 @@ class CodeFollower:
             where = fn.__module__ or fn.__name__
             self._follow_code(fn.__code__, fn.__globals__, where)
 
-    def note(self, value: Any) -> None:
+    def note(self, value: Any, domain: Domain = Domain.PROGRAM) -> None:
         """What reads what code does not name, or takes the value of a number."""
+        if domain is Domain.PACKAGE:
+            self.takers.note_of_package(value)
+            return
         kind = type(value)
         sets = (
             id(kind) in _SET
@@ -324,6 +326,7 @@ class CodeFollower:
         if is_anothers:
             trail.by_others |= named.read
             trail.reads_any |= reads_any(code)
+            self.takers.note_code_of_package(named, of)
         names = trail.names_in(
             *(where, of, trail.scopes.nothing, Domain.PACKAGE), leads_on=False
         )

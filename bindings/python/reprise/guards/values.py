@@ -27,6 +27,13 @@ MATH = frozenset(
         *("audioop", "locale", "sqlite3"),
     }
 )
+# Of these, recorded calls see each function that is called (`_values_taken.py`).
+_SEEN = frozenset(
+    {
+        *("math", "cmath", "statistics", "json", "struct", "marshal", "pickle"),
+        *("audioop", "locale", "sqlite3", "fractions"),
+    }
+)
 # Functions of another module that do, if they are given a text.
 _REMAINDERS = frozenset({"mod", "imod"})
 # Methods of ordinary numbers and texts (`(1.0).__gt__(x)`), and such as say of which class
@@ -56,6 +63,9 @@ _OF_CLASSES = classes.ids_of(
     types.ClassMethodDescriptorType,
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
+)
+_SEEN_TO_BE_CALLED = classes.ids_of(
+    types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType
 )
 _EXTENSIONS = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 
@@ -99,6 +109,29 @@ class Takers:
     def note_module(self, name: str) -> None:
         """Code names or imports a module."""
         self._takes = self._takes or is_of_math(name)
+
+    def note_of_package(self, value: Any) -> None:
+        """What code of a package names: what nobody sees it call."""
+        kind = type(value)
+        if issubclass(kind, types.ModuleType):
+            self._note_imported(classes.name_of_module(value))
+        elif id(kind) in _SEEN_TO_BE_CALLED or kind is float:
+            return
+        elif issubclass(kind, type) or classes.found_in(kind, "__call__") is not None:
+            self._takes = self._takes or takes_value(value)
+
+    def note_code_of_package(self, named: Named, of: dict[str, Any]) -> None:
+        """Code of a package that a recorded call has run, and its globals."""
+        self._takes |= named.unseen or not _METHODS.isdisjoint(named.read)
+        for name in named.globals:
+            if name in of:
+                self.note_of_package(of[name])
+        for each in named.imports:
+            self._note_imported(each.module)
+
+    def _note_imported(self, name: str) -> None:
+        root = name.partition(".")[0].lstrip("_")
+        self._takes |= root in MATH and root not in _SEEN
 
     def may_take(self, named: set[str], form: Any) -> bool:
         """Return whether anything may.

@@ -243,8 +243,7 @@ class Walk:
         elif issubclass(kind, torch.optim.Optimizer):
             data.follow_optimizer(value, domain)
         elif issubclass(kind, type):
-            if domain is not Domain.PACKAGE:
-                code.note(value)
+            code.note(value, domain)
             data.follow_class(value)
         elif issubclass(kind, types.ModuleType):
             code.follow_module(value, domain)
