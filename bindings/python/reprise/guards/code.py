@@ -176,8 +176,7 @@ def named_by(code: types.CodeType) -> Named:
         has_remainder |= each.has_remainder
     if not BY_TEXT.isdisjoint((*names, *read)):
         read.update(_texts_in(code.co_consts))
-    unseen = any(each.unseen for each in inner)
-    unseen = unseen or _takes_values(code.co_consts, chains, has_remainder)
+    unseen = _takes_values(code.co_consts, inner, chains, has_remainder)
     return Named(
         tuple(names),
         tuple(chains),
@@ -185,9 +184,7 @@ def named_by(code: types.CodeType) -> Named:
         frozenset(written),
         tuple(imports),
         _globals_by_text(code, {*names, *read}, inner),
-        unseen
-        or any(each.computes for each in inner)
-        or _may_make_integers({*names, *read}),
+        unseen or _may_make_integers({*names, *read}),
         unseen,
         has_remainder,
     )
@@ -210,11 +207,15 @@ def _may_make_integers(named: set[str]) -> bool:
 
 
 def _takes_values(
-    constants: tuple[Any, ...], chains: Iterable[tuple[str, ...]], has_remainder: bool
+    constants: tuple[Any, ...],
+    inner: Iterable[Named],
+    chains: Iterable[tuple[str, ...]],
+    has_remainder: bool,
 ) -> bool:
     asks_float = any(each[0] in ("float", "complex") for each in chains)
     writes = has_remainder and any(map(takes_floats, _texts_of(constants)))
-    return asks_float or writes or _holds_complex(constants)
+    takes = asks_float or writes or _holds_complex(constants)
+    return takes or any(each.unseen for each in inner)
 
 
 def _texts_of(constants: Iterable[Any]) -> Iterator[str | bytes]:
