@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import cProfile
 import ctypes
 import datetime
 import enum
@@ -240,7 +241,7 @@ def package() -> Iterator[Callable[[str], Any]]:
 
 # Each has a function of the number, or an object with a method of that name.
 OF_PACKAGES = {
-    "a function": "import math\ndef takes(f): return math.floor(f * 1) + math.floor(f) > 0",
+    "a function": "import math\ndef takes(f): return math.sqrt(f) > 0.8",
     "a class": "from decimal import Decimal\ndef takes(f): return Decimal(f) > Decimal('0.6')",
     "a module's class": "import decimal\ndef takes(f): return decimal.Decimal(f).__float__() > 0.6",
     "a class of an object": (
@@ -262,11 +263,11 @@ OF_PACKAGES = {
         "def takes(f):\n"
         "    of = Of()\n"
         "    of.rate = f\n"
-        "    return math.floor(of.rate) > 0"
+        "    return math.sqrt(of.rate) > 0.8"
     ),
     "a list": "import math\ndef takes(f): return math.fsum([f]) > 0.6",
     "the last one of two": "import math\ndef takes(f): return math.pow(2, f) > 1.5",
-    "one of two": "import math\ndef takes(f): return math.floor(f if f else 1.0) > 0",
+    "one of two": "import math\ndef takes(f): return math.sqrt(f if f else 1.0) > 0.8",
     "numpy's": "import numpy\ndef takes(f): return bool(numpy.floor(f) > 0)",
 }
 
@@ -275,6 +276,13 @@ OF_PACKAGES = {
 def test_code_of_a_package_takes_it(source: str, package: Callable[[str], Any]) -> None:
     takes = package(source).takes
     check(lambda x, f: x * 2 if takes(f) else x * 3)
+
+
+def test_beside_a_profiler_in_c(package: Callable[[str], Any]) -> None:
+    """Nobody sees what functions in C are called."""
+    takes = package(OF_PACKAGES["a function"]).takes
+    with cProfile.Profile():
+        check(lambda x, f: x * 2 if takes(f) else x * 3)
 
 
 OTHERS = {

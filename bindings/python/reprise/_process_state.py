@@ -33,17 +33,24 @@ def _told_by(ask: Callable[[], Hashable]) -> Callable[[], Value]:
     return lambda: Value(name, ask)
 
 
+def _setting(
+    tells: Callable[[], Value], module: Any, *names: str
+) -> dict[str, tuple[Any, Callable[[], Value]]]:
+    found = _by_name(module, *names)
+    return {name: (function, tells) for name, function in found.items()}
+
+
+def _codes_of(*functions: Any) -> dict[types.CodeType, str]:
+    return {each.__code__: each.__name__ for each in functions}
+
+
 # By name: functions that set what can be asked for, and what tells it.
-_ASKED: dict[str, tuple[Any, Callable[[], Value]]] = {
-    name: (function, tells)
-    for module, tells, names in (
-        (os, the_folder, ("chdir", "fchdir")),
-        (gc, _told_by(gc.isenabled), ("enable", "disable")),
-        (gc, _told_by(gc.get_threshold), ("set_threshold",)),
-        (sys, _told_by(sys.getrecursionlimit), ("setrecursionlimit",)),
-        (sys, _told_by(sys.getswitchinterval), ("setswitchinterval",)),
-    )
-    for name, function in _by_name(module, *names).items()
+_ASKED = {
+    **_setting(the_folder, os, "chdir", "fchdir"),
+    **_setting(_told_by(gc.isenabled), gc, "enable", "disable"),
+    **_setting(_told_by(gc.get_threshold), gc, "set_threshold"),
+    **_setting(_told_by(sys.getrecursionlimit), sys, "setrecursionlimit"),
+    **_setting(_told_by(sys.getswitchinterval), sys, "setswitchinterval"),
 }
 # Those that set what no call is compared by.
 _UNASKED = {
@@ -53,15 +60,12 @@ _UNASKED = {
     **_by_name(signal, "signal", "setitimer", "alarm"),
 }
 # The same, of functions that are written in Python.
-_CODES: dict[types.CodeType, str] = {
-    function.__code__: function.__name__
-    for function in (
-        *(logging.Logger.setLevel, logging.Handler.setLevel, logging.disable),
-        *(logging.Logger.addHandler, logging.Logger.removeHandler),
-        *(logging.Filterer.addFilter, logging.Filterer.removeFilter),
-        *(logging.basicConfig, locale.setlocale, torch.set_printoptions),
-    )
-}
+_CODES = _codes_of(
+    *(logging.Logger.setLevel, logging.Handler.setLevel, logging.disable),
+    *(logging.Logger.addHandler, logging.Logger.removeHandler),
+    *(logging.Filterer.addFilter, logging.Filterer.removeFilter),
+    *(logging.basicConfig, locale.setlocale, torch.set_printoptions),
+)
 _OF_CONTEXT = frozenset({"set", "reset"})
 NAMES = frozenset(_ASKED) | frozenset(_UNASKED) | _OF_CONTEXT
 

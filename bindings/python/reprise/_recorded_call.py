@@ -185,11 +185,13 @@ class RecordedCall:
             watch.arithmetic = notes.arithmetic
         else:
             notes.arithmetic.escape = "code that nobody sees"
+        # What packages have code in C do with them is seen by calls.
+        is_blind = isinstance(watch, CallWatch) and not watch.sees_calls()
         seen = len(self._call.parts.numbers if hidden else self._call.numbers)
         watch.taken = lambda: notes.look_at_given(seen)
         return noted(
             *(args, kwargs, walk.optimizers, notes, self._call.parts.containers),
-            computes=walk.computes(self._call.form),
+            computes=walk.computes(self._call.form) or is_blind,
             reads=reads,
             hidden=hidden,
         )
