@@ -275,3 +275,31 @@ def test_hooks_that_stay_are_replayed() -> None:
         x = torch.randn(4)
         assert_same_bits([fast(x)], [fn(x)])
     assert fast.explain().replayed >= CALLS - 3, str(fast.explain())
+
+
+def test_a_gradient_that_the_callable_holds_itself() -> None:
+    """It is written as such, whatever the parameter has in its place by then."""
+    made = []
+    for ours in (False, True):
+        torch.manual_seed(3)
+        weight = nn.Parameter(torch.ones(4))
+        kept = torch.zeros(4)
+        weight.grad = kept
+
+        def fn(
+            x: torch.Tensor, weight: Any = weight, kept: torch.Tensor = kept
+        ) -> torch.Tensor:
+            weight.grad = kept
+            kept.copy_(x)
+            return x * 2
+
+        run: Any = reprise.region(fn) if ours else fn
+        found = []
+        for call in range(CALLS):
+            if call in (4, 7):
+                weight.grad = torch.ones(4)
+            found += [run(torch.randn(4)), weight.grad.clone(), kept.clone()]
+            assert weight.grad is kept
+        made.append(found)
+    assert_same_bits(*made)
+    assert "a gradient comes from outside" in str(run.explain())

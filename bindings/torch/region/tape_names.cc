@@ -44,14 +44,10 @@ TensorBefore TensorBefore::Of(const at::Tensor& tensor) {
 }
 
 bool TensorBefore::HasItsStorage(const at::Tensor& tensor) const {
-  const c10::StorageImpl* const now = tensor.has_storage()
-                                          ? tensor.unsafeGetTensorImpl()
-                                                ->unsafe_storage()
-                                                .unsafeGetStorageImpl()
-                                          : nullptr;
-  const c10::StorageImpl* const then =
-      storage.has_value() ? storage->_unsafe_get_target() : nullptr;
-  return now == then;
+  const bool has = tensor.has_storage();
+  if (!has || !storage.has_value()) return has == storage.has_value();
+  return tensor.storage().unsafeGetStorageImpl() ==
+         storage->_unsafe_get_target();
 }
 
 int32_t TapeNames::AddInput(const at::Tensor& input, uint32_t index) {
@@ -213,6 +209,10 @@ int32_t TapeNames::Name(const at::Tensor& tensor) {
   const LeafGradients::Leaf* const leaf = gradients_.LeafOf(impl);
   if (leaf != nullptr && gradients_.SharesPlace(tensor)) {
     fault_.Refuse(Refusal::kSharedGradient);
+  }
+  if (leaf != nullptr && watched_.contains(impl)) {
+    // A call may mean it as such, or as the gradient that it is now.
+    fault_.Refuse(Refusal::kGradientFromOutside);
   }
   const std::vector<int32_t> aliases = FindAliases(tensor);
   if (!aliases.empty()) {
