@@ -8,6 +8,7 @@ import ctypes
 import datetime
 import enum
 import functools
+import math
 import operator
 import pickle
 import sqlite3
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 import reprise
 import torch
+from reprise.guards.values import takes_value
 from watching import assert_same_bits
 
 # The first ones alike: whoever takes their values gives a number that seems to be a constant.
@@ -310,3 +312,28 @@ def test_code_of_a_package_that_is_given_others(
         x = torch.randn(4)
         assert_same_bits([fast(x, number)], [made.scaled(x, number)])
     assert fast.explain().replayed == 6, str(fast.explain())
+
+
+def test_objects_of_libraries_in_c() -> None:
+    """Of a class that says it is of a module in C, and is called itself: no hook sees that."""
+    name = "installed_library"
+
+    class Root:
+        def __call__(self, number: float) -> float:
+            return math.sqrt(number)
+
+    Root.__module__ = name
+    module: Any = types.ModuleType(name)
+    module.__file__ = f"/nowhere/site-packages/{name}.abi3.so"
+    root = Root()
+    assert not takes_value(root)
+    sys.modules[name] = module  # it comes
+    try:
+        assert takes_value(root)
+        assert takes_value(Root)
+        assert not takes_value(torch.add)
+        assert not takes_value(torch.nn.ReLU())
+        assert not takes_value(len)
+        assert not takes_value([].append)
+    finally:
+        del sys.modules[name]

@@ -242,15 +242,18 @@ def _plain_text(value: Any) -> str | bytes:
     return bytes.__getitem__(value, slice(None))
 
 
-@functools.lru_cache(maxsize=4096)
 def _is_extension(name: str) -> bool:
-    """A module that others have written in C."""
+    """A module that others have written in C. It may come, where code imports it."""
     module = sys.modules.get(name)
     names = {} if module is None else classes.attributes_of(module) or {}
     file = names.get("__file__")
+    return isinstance(file, str) and _is_of_others(file)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_of_others(file: str) -> bool:
     return (
-        isinstance(file, str)
-        and file.endswith(_EXTENSIONS)
+        file.endswith(_EXTENSIONS)
         and not is_torchs(file)
         and owner_of(file) in (Owner.PROGRAM, Owner.PACKAGE)
     )
