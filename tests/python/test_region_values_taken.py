@@ -280,6 +280,27 @@ def test_code_of_a_package_takes_it(source: str, package: Callable[[str], Any]) 
     check(lambda x, f: x * 2 if takes(f) else x * 3)
 
 
+def test_a_package_with_a_library_in_c(package: Callable[[str], Any]) -> None:
+    """Its functions may be of a class of their own, whose calls no hook sees."""
+    library: Any = types.ModuleType("installed_library")
+    library.__file__ = "/nowhere/site-packages/installed_library.abi3.so"
+
+    class Root:
+        __slots__ = ()
+        __call__ = staticmethod(functools.partial(math.pow, 2.0))
+
+    library.root = Root()
+    sys.modules[library.__name__] = library
+    try:
+        takes = package(
+            "import installed_library\n"
+            "def takes(f): return installed_library.root(f) > 1.5"
+        ).takes
+        check(lambda x, f: x * 2 if takes(f) else x * 3)
+    finally:
+        del sys.modules[library.__name__]
+
+
 def test_beside_a_profiler_in_c(package: Callable[[str], Any]) -> None:
     """Nobody sees what functions in C are called."""
     takes = package(OF_PACKAGES["a function"]).takes

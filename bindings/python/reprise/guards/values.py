@@ -131,7 +131,8 @@ class Takers:
 
     def _note_imported(self, name: str) -> None:
         root = name.partition(".")[0].lstrip("_")
-        self._takes |= root in MATH and root not in _SEEN
+        seen = root in _SEEN or not is_of_math(name)
+        self._takes = self._takes or not seen
 
     def may_take(self, named: set[str], form: Any) -> bool:
         """Return whether anything may.
