@@ -20,6 +20,8 @@ const char* ToString(engine::Effects::Gate gate) {
       return "writes the program's memory";
     case Gate::kInput:
       return "tells where an input is";
+    case Gate::kShared:
+      return "reads what others may write";
     case Gate::kNumber:
       return "brings a number that changes";
     case Gate::kGenerator:

@@ -257,6 +257,12 @@ Effects::Gate Effects::GateOf(uint32_t op, bool tells, bool keeps) const {
       });
   if (outside) return Gate::kOutside;
   if (tells) return Gate::kInput;
+  const bool shared =
+      std::ranges::any_of(traced.operands, [this](const ValueRef& operand) {
+        const Value& value = trace_->values[operand.value];
+        return value.external && value.shared;
+      });
+  if (shared) return Gate::kShared;
   if (!changing_[op].empty()) return Gate::kNumber;
   if (draws_.Waits(op)) return Gate::kGenerator;
   if (OtherSwitches(op)) return Gate::kSwitches;

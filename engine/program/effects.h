@@ -38,6 +38,7 @@ class Effects {
     kNone,
     kOutside,    // it writes memory of the program's, which nothing undoes
     kInput,      // where an input is, which only it tells
+    kShared,     // it reads memory that others may write at any time
     kNumber,     // a number that changes
     kGenerator,  // where the generator is, or its turn at it (Draws)
     kSwitches,   // the program sets other switches before it

@@ -33,6 +33,9 @@ struct Operand {
   uint64_t offset_bytes = 0;   // of the tensor's first element from `base`
   uint64_t storage_bytes = 0;  // size of the storage
   bool written = false;        // the schema says that the op writes it
+  // Others than the framework may write its memory at any time, without an op.
+  // In the words, too.
+  bool shared = false;
   // What it holds does not matter to the op, which looks at its form alone or
   // uses it for scratch.
   bool unread = false;

@@ -28,6 +28,7 @@ struct Value {
   bool external = false;
   bool arrives = false;  // external: made by an op of the trace, see by_eager
   bool comes_anew = false;  // external: was seen to be replaced, for an input
+  bool shared = false;  // external: see Operand; some op reads what it holds
   // First op that uses (external) or makes it; of one that arrives and that no
   // op uses, the one with which it arrives.
   uint32_t birth_op = 0;

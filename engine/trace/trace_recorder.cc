@@ -147,6 +147,7 @@ base::Status TraceRecorder::Enter(const OpView& op,
       traced.written.push_back(LayoutOf(operand, *frontend_));
     }
     Value& value = trace_->values[operands[i].value];
+    value.shared |= operand.shared && !operand.unread;
     if (value.storage != nullptr) {  // met before
       if (value.arrives && std::erase(unused_, operands[i].value) != 0) {
         value.birth_op = index;

@@ -214,16 +214,22 @@ def test_writing_host_memory_between_two_ops(hazard: Hazard, case: Case) -> None
     check_case("cpu", hazard, case)
 
 
+def _unseen_array(tensor: torch.Tensor) -> Any:
+    """An array over a tensor's memory, whose address nobody was asked for, as C++ has it."""
+    of_data = tensor.untyped_storage()._cdata + 16  # in torch's StorageImpl
+    address = ctypes.c_void_p.from_address(of_data).value
+    assert address is not None
+    memory = (ctypes.c_float * tensor.numel()).from_address(address)
+    return numpy.frombuffer(memory, numpy.float32).reshape(tensor.shape)
+
+
 def _writing_unseen(
     writes: Callable[[int], bool], wait: Callable[[], object], passes: int
 ) -> list[torch.Tensor]:
-    """Each pass reads a weight that it may have changed, in its middle, unseen.
-
-    An array that was made before the first pass writes it: nothing tells of that.
-    """
+    """Each pass reads a weight that it may have changed, in its middle, unseen."""
     torch.manual_seed(7)
     w = torch.randn(8, 8)
-    array = w.numpy()
+    array = _unseen_array(w)
     kept = []
     for number in range(passes):
         h = torch.randn(8, 8)
@@ -263,3 +269,106 @@ def test_an_unseen_writer_that_comes_late_is_found_by_sampling() -> None:
     assert_same_bits(found[:40], expected[:40])
     assert_same_bits(found[60:], expected[60:])
     assert "gave other bits than eager" in str(report)
+
+
+_Shared = tuple[torch.Tensor, Callable[[int], object]]  # and what writes there
+
+
+def _written_by(array: Any) -> Callable[[int], object]:
+    return lambda number: array.__setitem__(slice(1, None), number)
+
+
+def _an_array() -> _Shared:
+    array = numpy.zeros(8, numpy.float32)
+    return torch.from_numpy(array), _written_by(array)
+
+
+def _array_of_a_tensor() -> _Shared:
+    tensor = torch.zeros(16)
+    return tensor[4:12], _written_by(tensor.numpy()[4:12])
+
+
+def _array_of_a_parameter() -> _Shared:
+    tensor = torch.nn.Parameter(torch.zeros(8))
+    return tensor, _written_by(numpy.asarray(tensor.detach()))
+
+
+def _buffer() -> _Shared:
+    memory = bytearray(32)
+    array = numpy.frombuffer(memory, numpy.float32)
+    return torch.frombuffer(memory, dtype=torch.float32), _written_by(array)
+
+
+def _lent_by_dlpack() -> _Shared:
+    tensor = torch.zeros(8)
+    lent = torch.from_dlpack(tensor)
+    array = _unseen_array(lent)
+    return tensor, _written_by(array)
+
+
+def _lent_by_name() -> _Shared:
+    tensor = torch.zeros(8)
+    lent = torch.from_dlpack(torch.to_dlpack(data=tensor))
+    return tensor, _written_by(_unseen_array(lent))
+
+
+def _taken_by_dlpack() -> _Shared:
+    array = numpy.zeros(8, numpy.float32)
+    return torch.from_dlpack(array), _written_by(array)
+
+
+def _known_address() -> _Shared:
+    tensor = torch.zeros(8)
+    address = tensor.data_ptr()
+    return tensor, lambda number: ctypes.memset(address, number % 50, 16)
+
+
+def _known_address_of_a_storage() -> _Shared:
+    tensor = torch.zeros(8)
+    address = tensor.untyped_storage().data_ptr()
+    return tensor, lambda number: ctypes.memset(address, number % 50, 16)
+
+
+def _of_processes() -> _Shared:
+    tensor = torch.zeros(8).share_memory_()
+    return tensor, _written_by(_unseen_array(tensor))
+
+
+@pytest.mark.parametrize("late", [0, 20])
+@pytest.mark.parametrize(
+    "make",
+    [
+        _an_array,
+        _array_of_a_tensor,
+        _array_of_a_parameter,
+        _buffer,
+        _lent_by_dlpack,
+        _lent_by_name,
+        _taken_by_dlpack,
+        _known_address,
+        _known_address_of_a_storage,
+        _of_processes,
+    ],
+)
+def test_memory_that_others_may_write(make: Callable[[], _Shared], late: int) -> None:
+    """They write between two ops of some passes: each op reads what is there when it comes."""
+
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        w = torch.randn(8, 8)
+        shared, write = make()
+        kept = []
+        for number in range(60):
+            h = torch.tanh(torch.randn(8, 8) @ w)
+            h = (h + 1) * 2
+            if number >= late and number % 3 == 0:
+                write(number)
+            h = h.sin() * shared
+            if number >= late and number % 4 == 1:
+                write(number + 5)
+            kept.append(h.cos() + shared)
+            wait()
+        return kept
+
+    stats, report = same_as_eager("cpu", run)
+    assert stats.followed > stats.ops / 2, str(report)

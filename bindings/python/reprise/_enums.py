@@ -3,7 +3,7 @@
 import enum
 
 
-# From bindings/torch/observe/python_observers.cc
+# From bindings/torch/observe/use.h
 class Use(enum.IntEnum):
     """What a function of torch's uses."""
 
@@ -27,6 +27,9 @@ class Use(enum.IntEnum):
     HISTORY = 17
     TAKES_STATE = 18
     SETS_STATE = 19
+    TENSORS_ADDRESS = 20
+    STORAGES_ADDRESS = 21
+    EXPORTS = 22
 
 
 # From bindings/torch/region/tape_record.h

@@ -24,8 +24,12 @@ _OBSERVED: tuple[tuple[Use, str, str], ...] = (
     (
         Use.TENSOR,
         "TensorBase",
-        "data_ptr const_data_ptr numpy tolist untyped_storage apply_ map_ map2_",
+        "tolist untyped_storage apply_ map_ map2_",
     ),
+    # Who has the address may write there at any time.
+    (Use.TENSORS_ADDRESS, "TensorBase", "data_ptr const_data_ptr numpy"),
+    (Use.STORAGES_ADDRESS, "StorageBase", "data_ptr"),
+    (Use.EXPORTS, "", "_to_dlpack.* _(storage|data)_address"),
     # What a tensor's form does not tell: a recorded call may depend on it.
     (Use.OFFSET, "TensorBase", "storage_offset"),
     (Use.ORIGIN, "TensorBase", "_base _is_view _version"),
@@ -33,7 +37,7 @@ _OBSERVED: tuple[tuple[Use, str, str], ...] = (
     (
         Use.STORAGE,
         "StorageBase",
-        "data_ptr resize_ _resize_with_addr_ _swap_data_ptr_ fill_ copy_ _byteswap "
+        "resize_ _resize_with_addr_ _swap_data_ptr_ fill_ copy_ _byteswap "
         "_write_file _set_from_file _share_.*_",
     ),
     (
@@ -46,7 +50,7 @@ _OBSERVED: tuple[tuple[Use, str, str], ...] = (
     (Use.SAVED_TENSORS, "_autograd.SavedTensor", "register_hooks"),
     (Use.NO_HOOKS, "_autograd.", "_saved_tensors_hooks_disable"),
     (Use.MODES, "", "_push_on_torch_dispatch_stack _set_dispatch_mode"),
-    (Use.MEMORY, "", "_to_dlpack.* _(storage|data)_address _gds_(load|save)_storage"),
+    (Use.MEMORY, "", "_gds_(load|save)_storage"),
     (Use.MEMORY, "", "_pickle_save _save_jit_module.* _save_mobile_module.*"),
     (Use.MEMORY, "PyTorchFileWriter", "write_record"),
     # Who is told that something elsewhere is done has been ordered behind it. That a

@@ -188,7 +188,7 @@ def _observe_exchange(observer: _Observer) -> None:
     for capsule in capsules:
         table = _ExchangeApi.from_address(as_pointer(capsule, b"dlpack_exchange_api"))
         for name in ("managed_tensor_from_py_object", "dl_tensor_from_py_object"):
-            setattr(table, name, observer.of(getattr(table, name), Use.TENSOR))
+            setattr(table, name, observer.of(getattr(table, name), Use.TENSORS_ADDRESS))
 
 
 class _ExchangeApi(ctypes.Structure):

@@ -9,6 +9,7 @@
 #include "bindings/torch/base/cufft_plans.h"
 #include "bindings/torch/base/plain_tensor.h"
 #include "bindings/torch/runtime/kernel_state.h"
+#include "bindings/torch/runtime/others_memory.h"
 #include "bindings/torch/runtime/switches.h"
 #include "bindings/torch/runtime/torch_frontend.h"
 #include "engine/trace/trace.h"
@@ -120,6 +121,8 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
       *::new (operands_.Extend(1)) engine::Operand(Locate(*tensor, storage));
   const auto dtype = static_cast<at::ScalarType>(operand.dtype);
   operand.written = Written();
+  operand.shared =
+      kind() == scheduler::DeviceKind::kHost && OthersMayWrite(storage);
   if ((info_.traps.index_arguments >> argument_ & 1) != 0) [[unlikely]] {
     may_trap_ |= at::isIntegralType(dtype, /*includeBool=*/false);
   }
@@ -132,11 +135,12 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
   const size_t rank = operand.sizes.size();
   dtypes_ |= uint64_t{1} << static_cast<int>(dtype);
   uint64_t* word = words_.Extend(2 + 2 * rank);
-  word[0] = TagWord(Tag::kOperand,
-                    uint64_t{operand.written} << 41 |
-                        uint64_t{tensor->is_wrapped_number()} << 40 |
-                        AlignmentClass(operand.address(), kind()) << 32 |
-                        uint64_t{rank} << 16 | static_cast<uint64_t>(dtype));
+  word[0] =
+      TagWord(Tag::kOperand,
+              uint64_t{operand.shared} << 42 | uint64_t{operand.written} << 41 |
+                  uint64_t{tensor->is_wrapped_number()} << 40 |
+                  AlignmentClass(operand.address(), kind()) << 32 |
+                  uint64_t{rank} << 16 | static_cast<uint64_t>(dtype));
   word[1] = tensor->key_set().raw_repr();
   CopyExtents(operand.sizes.data(), operand.strides.data(), rank, word + 2);
 }

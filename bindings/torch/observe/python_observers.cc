@@ -2,8 +2,6 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
-#include <c10/core/DispatchKeySet.h>
-#include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/intrusive_ptr.h>
 
@@ -17,6 +15,7 @@
 #include "bindings/torch/base/python_api.h"
 #include "bindings/torch/base/python_lock.h"
 #include "bindings/torch/hook/kernel_watch.h"
+#include "bindings/torch/observe/use.h"
 #include "bindings/torch/region/tape_recorder.h"
 #include "bindings/torch/runtime/kernel_state.h"
 #include "bindings/torch/runtime/runtime_epoch.h"
@@ -29,34 +28,6 @@
 
 namespace reprise::bindings {
 namespace {
-
-// What a function that Python calls uses without an op.
-enum class Use : int64_t {
-  kTensor = 0,    // memory of the Python tensor that is its first parameter
-  kStorage = 1,   // memory of the Python storage that is its first parameter
-  kMemory = 2,    // memory, whatever its parameters are
-  kStreams = 3,   // streams of CUDA
-  kLaunches = 4,  // as kMemory, and what ops it runs meanwhile belong to it
-  kGraph = 5,     // as kStreams, and it launches a graph of the program's
-  kSeeds = 6,     // none: it sets a random generator
-  kScripts = 7,   // as kStreams: what TorchScript has compiled may be fused
-  kWaits = 8,     // none: it waits for streams, as torch's tracer tells before
-  kKernels = 9,   // as kMemory, and it may register kernels of operators
-  kLibraries = 12,     // the same, by what loads a library
-  kSavedTensors = 10,  // none: hooks of one that autograd has saved
-  kNoHooks = 11,       // none: it disables hooks of saved tensors
-  kModes = 13,         // none: a dispatch mode begins
-  kPlans = 14,  // as kStreams, and it frees what a library has for its plans
-  // None: it asks the Python tensor that is its first parameter for what its
-  // form does not tell (TapeRecorder::Asked).
-  kOffset = 15,
-  kOrigin = 16,
-  kHistory = 17,
-  // None: it takes, or sets, the state of the random generator that is its
-  // first parameter. The state is what it returns, or its second one.
-  kTakesState = 18,
-  kSetsState = 19,
-};
 
 // Such a function, whatever it takes: at most five words. Those that it does
 // not take are passed all the same, in registers that it does not look at
@@ -77,89 +48,6 @@ template <typename Held>
 c10::intrusive_ptr<Held> HeldBy(const PythonObject* object) {
   return c10::intrusive_ptr<Held>::reclaim_copy(
       static_cast<Held*>(object->held));
-}
-
-// Asks nothing of a tensor that Python might answer, as a subclass may.
-bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
-  const bool cuda = kind == scheduler::DeviceKind::kCuda;
-  switch (use) {
-    case Use::kTensor: {
-      const void* held = static_cast<const PythonObject*>(first)->held;
-      return held != nullptr &&
-             static_cast<const c10::TensorImpl*>(held)->key_set().has_backend(
-                 cuda ? c10::BackendComponent::CUDABit
-                      : c10::BackendComponent::CPUBit);
-    }
-    case Use::kStorage: {
-      const void* held = static_cast<const PythonObject*>(first)->held;
-      return held != nullptr &&
-             static_cast<const c10::StorageImpl*>(held)->device_type() ==
-                 (cuda ? c10::kCUDA : c10::kCPU);
-    }
-    case Use::kStreams:
-    case Use::kGraph:
-    case Use::kScripts:
-    case Use::kPlans:
-      return cuda;
-    case Use::kSeeds:
-    case Use::kWaits:
-    case Use::kSavedTensors:
-    case Use::kNoHooks:
-    case Use::kModes:
-    case Use::kOffset:
-    case Use::kOrigin:
-    case Use::kHistory:
-    case Use::kTakesState:
-    case Use::kSetsState:
-      return false;
-    case Use::kMemory:
-    case Use::kLaunches:
-    case Use::kKernels:
-    case Use::kLibraries:
-      break;
-  }
-  return true;
-}
-
-// What it gives away, or launches, may be written by whom no session sees.
-bool MayWriteUnseen(Use use) {
-  switch (use) {
-    case Use::kTensor:
-    case Use::kStorage:
-    case Use::kMemory:
-    case Use::kLaunches:
-    case Use::kGraph:
-    case Use::kScripts:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Why a region in which it is used is none.
-const char* ReasonOf(Use use) {
-  switch (use) {
-    case Use::kSeeds:
-    case Use::kSetsState:
-      return "a random generator is set";
-    case Use::kScripts:
-      return "a function of TorchScript is called, which may be fused";
-    case Use::kSavedTensors:
-      return "hooks are set on what autograd has saved";
-    case Use::kModes:
-      return "a dispatch mode begins inside, whose Python no replay runs";
-    case Use::kStreams:
-    case Use::kGraph:
-    case Use::kWaits:
-      return "streams or graphs of CUDA are used";
-    case Use::kKernels:
-    case Use::kLibraries:
-      return "kernels of operators are registered";
-    case Use::kPlans:
-      return "a library's plans are freed";
-    default:
-      return "memory is used without an op (data_ptr, numpy, tolist)";
-  }
 }
 
 void InterruptIfUsed(Use use, const void* first) {
@@ -269,6 +157,17 @@ void* RunUse(Use use, const void* first, const Run& run) {
   return result;
 }
 
+// Runs what gives an address away. From then on ops that read there wait for
+// the program.
+template <typename Run>
+void* RunGiving(Use use, const void* first, void* second, void* third,
+                const Run& run) {
+  void* const result = RunUse(use, first, run);
+  if (result == nullptr) return result;  // it has raised an error
+  NoteGiven(use, first, second, third);
+  return result;
+}
+
 // Runs what may register kernels of operators.
 template <typename Run>
 void* RunRegistering(Use use, const Run& run) {
@@ -326,6 +225,10 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     case Use::kScripts:
       InterruptIfUsed(observed.use, first);
       return run();
+    case Use::kTensorsAddress:
+    case Use::kStoragesAddress:
+    case Use::kExports:
+      return RunGiving(observed.use, first, b, c, run);
     case Use::kTensor:
     case Use::kStorage:
     case Use::kMemory:

@@ -71,6 +71,17 @@ TEST_F(GateTest, InputsAreToldByTheOpsThatUseThemFirst) {
   EXPECT_TRUE(effects.late(y));
 }
 
+TEST_F(GateTest, WhatOthersMayWriteIsReadWhenTheOpComes) {
+  const ValueId shared = builder_.External();
+  const ValueId a = builder_.Op({builder_.External()}, {}, 1);
+  const ValueId b = builder_.Op({a, shared}, {}, 1);
+  const ValueId c = builder_.Op({b}, {}, 1);
+  builder_.Op({c, shared}, {}, 1);
+  builder_.trace().values[shared].shared = true;
+  EXPECT_THAT(Gates(), ElementsAre(Gate::kNone, Gate::kShared, Gate::kNone,
+                                   Gate::kShared));
+}
+
 // Though they have lain in one place in both recordings.
 TEST_F(GateTest, WhatArrivesIsWaitedFor) {
   const ValueId weight = builder_.External();
