@@ -138,3 +138,20 @@ def test_a_flag_that_no_word_tells_of_is_found(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Call, "run", run)
     assert flags.goes_by(call, flag, "cpu")
     assert set(values) == {False, True}
+
+
+def test_a_choice_that_goes_by_what_requires_gradients() -> None:
+    """Of attention on the host, a mask that requires them rules the fast kernel out."""
+
+    def run(tick: Callable[[], object]) -> list[torch.Tensor]:
+        torch.manual_seed(4)
+        weight, mask, seen = torch.randn(8, 8), torch.zeros(4, 4), []
+        for number in range(PASSES):
+            asked = mask.requires_grad_(number >= SINCE and number % 2 == 0)
+            scaled = (torch.randn(1, 2, 4, 8) @ weight + 1) * 2
+            choice = torch._fused_sdp_choice(scaled, scaled, scaled, attn_mask=asked)
+            seen.append(scaled.tanh() * choice)
+            tick()
+        return seen
+
+    same_as_eager("cpu", run)

@@ -134,10 +134,12 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
                        operand.written ? VersionOf(*tensor) : 0});
   const size_t rank = operand.sizes.size();
   dtypes_ |= uint64_t{1} << static_cast<int>(dtype);
+  const bool has_gradient = info_.asks_gradients && tensor->requires_grad();
   uint64_t* word = words_.Extend(2 + 2 * rank);
   word[0] =
       TagWord(Tag::kOperand,
-              uint64_t{operand.shared} << 42 | uint64_t{operand.written} << 41 |
+              uint64_t{has_gradient} << 43 | uint64_t{operand.shared} << 42 |
+                  uint64_t{operand.written} << 41 |
                   uint64_t{tensor->is_wrapped_number()} << 40 |
                   AlignmentClass(operand.address(), kind()) << 32 |
                   uint64_t{rank} << 16 | static_cast<uint64_t>(dtype));

@@ -135,6 +135,8 @@ struct OpInfo {
   // Of a tensor of the host it makes one of the device: see OpView::by_eager.
   bool copies_from_host = false;
   bool factory = false;  // makes tensors by options: the host is its default
+  // Its kernels ask which operands require gradients.
+  bool asks_gradients = false;
   uint8_t switches = kNoSwitches;
   // How large the storages of its operands are, and where in them the operands
   // begin, decides what its results are. Both are words of its calls.

@@ -117,8 +117,8 @@ constexpr NamedCut kCuts[] = {
     {"aten::set_"sv, "changes a storage"},
 };
 
-// Results that are all host values follow from data, as a rule. Not here:
-// those follow from shapes and switches.
+// Results that are all host values follow from data, as a rule. Here from
+// shapes, switches and what requires gradients (OpInfo::asks_gradients).
 constexpr std::array kHostResultsFromShapes = {"aten::_fused_sdp_choice"sv};
 
 // Operators that write operands whose schema does not say so, as bits of their
@@ -158,8 +158,7 @@ bool MakesAnotherLikeIt(std::string_view plain) {
   return plain.ends_with("_like"sv) || plain.starts_with("new_"sv);
 }
 
-// Operators that add their first argument times `beta`, and do not read it
-// where that is 0.
+// They add their first argument times `beta`, and do not read it if that is 0.
 constexpr std::array kWithBeta = {
     "addmm"sv, "_addmm_activation"sv,    "addmv"sv, "addbmm"sv, "baddbmm"sv,
     "addr"sv,  "sparse_sampled_addmm"sv,
@@ -470,6 +469,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   info.effects.may_use_cufft = MayUseCufft(name);
   info.traps.always = MayTrap(schema);
   info.by_storages = Contains(kByStorages, name);
+  info.asks_gradients = Contains(kHostResultsFromShapes, name);
   info.by_value.doubles = Contains(kDoublesByValue, name);
   info.by_value.scalars =
       info.by_value.doubles || Contains(kNumbersByValue, Plain(name));
