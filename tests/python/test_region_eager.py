@@ -93,6 +93,22 @@ def test_a_module_round_a_function(device: str) -> None:
     assert stats.unshown > 0, str(session.explain())
 
 
+def test_a_function_that_calls_another(device: str) -> None:
+    inner = reprise.eager(lambda a: a * META.length)
+    outer = reprise.eager(lambda a, b: inner(a) + inner(b))
+    fast: Any = reprise.region(lambda x: outer(x + 1, x) * 3)
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        beside(
+            lambda x: ((x + 1) * META.length + x * META.length) * 3,
+            fast,
+            device,
+            session,
+            lambda _: (torch.randn(4, device=device),),
+            calls=8,
+        )
+    assert fast.explain().replayed >= 4, str(fast.explain())
+
+
 def test_other_forms_are_other_variants(device: str) -> None:
     net = Layers().to(device).eval()
     fast: Any = reprise.region(net)

@@ -187,11 +187,11 @@ class Eager:
         function = self._reprise_eager
         if owner is not None:
             function = functools.partial(function, owner)
-        function = unwatched(function)
         ops = _native._ops()
         reason: str = ops.pause_region()
-        if reason == _NOBODY:
+        if reason == _NOBODY:  # or within another one
             return function(*args, **kwargs)
+        function = unwatched(function)
         number = 0
         read: list[torch.Tensor] = []
         written: list[torch.Tensor] = []
