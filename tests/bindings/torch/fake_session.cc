@@ -25,12 +25,13 @@ bool g_disabled_meanwhile = false;
 std::function<void(const engine::OpView&)> g_before_op;
 ToldBesides g_told;
 
-// Memory that lives as long as a tensor does.
+// The memory of a new tensor, as torch has allocated it.
 engine::Block BlockOf(const at::Tensor& tensor) {
-  return engine::Block(reinterpret_cast<uint64_t>(tensor.const_data_ptr()),
-                       new at::Tensor(tensor), [](void* context) {
-                         delete static_cast<at::Tensor*>(context);
-                       });
+  c10::DataPtr data = tensor.storage().unsafeGetStorageImpl()->set_data_ptr(
+      c10::DataPtr(nullptr, tensor.device()));
+  const auto address = reinterpret_cast<uint64_t>(data.get());
+  const c10::DeleterFnPtr release = data.get_deleter();
+  return engine::Block(address, data.release_context(), release);
 }
 
 }  // namespace
