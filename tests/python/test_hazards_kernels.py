@@ -8,7 +8,6 @@ import hazards
 import pytest
 import reprise
 import torch
-from hazards import same_as_eager
 from watching import assert_same_bits, watched
 
 PASSES = 60
@@ -139,75 +138,3 @@ def test_kernels_for_another_backend_replace_none(names: tuple[str, ...]) -> Non
             assert after.followed == after.ops, str(session.explain())
     finally:
         library._destroy()
-
-
-_ONE = torch.ones(())
-_HOST = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-
-
-def _by_the_key_of_a_device() -> Callable[[torch.Tensor], object]:
-    add = torch.ops.aten.add_.Tensor
-    return lambda tensor: add.redispatch(_HOST, tensor, _ONE)
-
-
-def _by_its_handle() -> Callable[[torch.Tensor], object]:
-    handle = torch.ops.aten.add_.Tensor._handle
-    return lambda tensor: handle.redispatch_boxed(_HOST, tensor, _ONE)
-
-
-@pytest.mark.parametrize("since", [0, PASSES // 2])
-@pytest.mark.parametrize("make", [_by_the_key_of_a_device, _by_its_handle])
-def test_kernels_that_python_calls_past_the_dispatcher(
-    make: Callable[[], Callable[[torch.Tensor], object]], since: int
-) -> None:
-    """In some passes, on what the next op reads, which would have run ahead."""
-
-    def run(tick: Callable[[], object]) -> list[torch.Tensor]:
-        torch.manual_seed(6)
-        write, w, t = make(), torch.randn(8, 8), torch.zeros(8)
-        seen = []
-        for number in range(PASSES):
-            h = (torch.tanh(torch.randn(8, 8) @ w) + 1) * 2
-            if number >= since and number % 3 == 0:
-                write(t)
-            h = (h + t).sin()
-            if number >= since and number % 4 == 1:
-                write(h)
-            seen.append(h * t + 1)
-            tick()
-        return seen
-
-    same_as_eager("cpu", run)
-
-
-@torch.library.custom_op("reprise_kernels::twice", mutates_args=())
-def _twice(x: torch.Tensor) -> torch.Tensor:
-    return x * 2
-
-
-_twice.register_autograd(lambda ctx, gradient: gradient * 2)
-
-
-def test_operators_without_a_hook_end_no_replay() -> None:
-    """Custom operators that are differentiated redispatch: their kernels' ops are seen."""
-
-    def run(tick: Callable[[], object]) -> list[torch.Tensor]:
-        torch.manual_seed(6)
-        w, seen = torch.randn(8, 8).requires_grad_(), []
-        for _ in range(PASSES):
-            with torch.enable_grad():
-                h = _twice(torch.tanh(torch.randn(8, 8) @ w) + 1)
-                seen.append((h.sin() * w).detach())
-            tick()
-        return seen
-
-    _, report = same_as_eager("cpu", run)
-    rows = report.to_dict()["cuts"]
-    assert not [row for row in rows if "without an op" in row["reason"]], str(report)
-
-
-def test_what_is_no_set_of_keys_is_refused_by_torch() -> None:
-    """With the error that it gives without Reprise."""
-    handle = torch.ops.aten.add_.Tensor._handle
-    with watched("cpu", replays=False), pytest.raises(TypeError, match="incompatible"):
-        handle.redispatch_boxed(7, torch.ones(2), _ONE)

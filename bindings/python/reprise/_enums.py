@@ -30,7 +30,6 @@ class Use(enum.IntEnum):
     TENSORS_ADDRESS = 20
     STORAGES_ADDRESS = 21
     EXPORTS = 22
-    REDISPATCHES = 23
 
 
 # From bindings/torch/region/tape_record.h

@@ -87,7 +87,6 @@ _OBSERVED: tuple[tuple[Use, str, str], ...] = (
     (Use.LAUNCHES, "_te.TensorExprKernel", "run fallback"),
     (Use.LAUNCHES, "_te.CodeGen.*", "call.*"),
     (Use.LAUNCHES, "StaticModule", "__call__ runAsync benchmark.*"),
-    (Use.REDISPATCHES, "_DispatchOperatorHandle", "redispatch_boxed"),
     (Use.KERNELS, "_DispatchModule", "(?!__|_pybind11_).*"),
     (Use.KERNELS, "", "_set_warnAlways"),
     # Collectives that go round the dispatcher.

@@ -203,16 +203,12 @@ void* RunUnseen(Use use, const void* first, const Run& run) {
     const DepthGuard inside;
     return run();
   }
-  if (use == Use::kKernels || use == Use::kLibraries) {
-    return RunRegistering(use, run);
-  }
-  return run();
+  return use == Use::kPlans ? run() : RunRegistering(use, run);
 }
 
 void* RunObserved(void* first, void* b, void* c, void* d, void* e,
                   const Observed& observed) {
   const auto run = [&] { return observed.function(first, b, c, d, e); };
-  if (observed.use == Use::kRedispatches && !LeavesHookOut(b)) return run();
   TellRecorder(observed.use, first);
   switch (observed.use) {
     case Use::kSeeds:
@@ -239,7 +235,6 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     case Use::kStreams:
     case Use::kWaits:
       return RunUse(observed.use, first, run);
-    case Use::kRedispatches:
     case Use::kLaunches:
     case Use::kGraph:
     case Use::kKernels:

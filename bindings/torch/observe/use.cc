@@ -1,12 +1,8 @@
 #include "bindings/torch/observe/use.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
-
-#include <cstdint>
-#include <string>
 
 #include "bindings/torch/base/python_api.h"
 #include "bindings/torch/runtime/others_memory.h"
@@ -28,48 +24,6 @@ const void* FirstOf(void* arguments, void* named) {
   if (size_of(arguments) > 0) return item_of(arguments, 0);
   return named == nullptr ? nullptr : item_named(named, "data");
 }
-
-// What a method of an object of Python's returns, without arguments; null if it
-// raises an error, which stays set. Null of what is null.
-class PythonResult {
- public:
-  PythonResult(void* object, const char* method) {
-    static auto* const call =
-        OfPython<void*(void*, const char*, const char*, ...)>(
-            "PyObject_CallMethod");
-    if (object != nullptr) result_ = call(object, method, nullptr);
-  }
-  ~PythonResult() { Forget(result_); }
-  PythonResult(const PythonResult&) = delete;
-  PythonResult& operator=(const PythonResult&) = delete;
-
-  uint64_t Number() const {
-    static auto* const number_of =
-        OfPython<unsigned long long(void*)>("PyLong_AsUnsignedLongLong");
-    return result_ == nullptr ? 0 : number_of(result_);
-  }
-  // Of one of its attributes.
-  std::string Text(const char* attribute) const {
-    static auto* const attribute_of =
-        OfPython<void*(void*, const char*)>("PyObject_GetAttrString");
-    static auto* const text_of =
-        OfPython<const char*(void*)>("PyUnicode_AsUTF8");
-    if (result_ == nullptr) return {};
-    void* const found = attribute_of(result_, attribute);
-    const char* const text = found == nullptr ? nullptr : text_of(found);
-    std::string copy = text == nullptr ? "" : text;
-    Forget(found);
-    return copy;
-  }
-
- private:
-  static void Forget(void* object) {
-    static auto* const forget = OfPython<void(void*)>("Py_DecRef");
-    forget(object);  // null, too
-  }
-
-  void* result_ = nullptr;
-};
 
 }  // namespace
 
@@ -109,7 +63,6 @@ bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
       return false;
     case Use::kMemory:
     case Use::kExports:
-    case Use::kRedispatches:
     case Use::kLaunches:
     case Use::kKernels:
     case Use::kLibraries:
@@ -126,7 +79,6 @@ bool MayWriteUnseen(Use use) {
     case Use::kStoragesAddress:
     case Use::kMemory:
     case Use::kExports:
-    case Use::kRedispatches:
     case Use::kLaunches:
     case Use::kGraph:
     case Use::kScripts:
@@ -156,27 +108,9 @@ const char* ReasonOf(Use use) {
       return "kernels of operators are registered";
     case Use::kPlans:
       return "a library's plans are freed";
-    case Use::kRedispatches:
-      return "a kernel is called past the dispatcher";
     default:
       return "memory is used without an op (data_ptr, numpy, tolist)";
   }
-}
-
-bool LeavesHookOut(void* arguments) {
-  static auto* const item_of =
-      OfPython<void*(void*, intptr_t)>("PyTuple_GetItem");
-  const PythonResult keys(item_of(arguments, 1), "raw_repr");
-  const uint64_t raw = keys.Number();
-  const PythonResult schema(item_of(arguments, 0), "schema");
-  const std::string name = schema.Text("name");
-  const std::string overload = schema.Text("overload_name");
-  static auto* const no_error = OfPython<void()>("PyErr_Clear");
-  no_error();  // the function refuses what it was given
-  const auto op = c10::Dispatcher::singleton().findOp({name, overload});
-  constexpr auto kHook = c10::DispatchKey::BackendSelect;
-  return op.has_value() && op->hasKernelForDispatchKey(kHook) &&
-         !c10::DispatchKeySet(c10::DispatchKeySet::RAW, raw).has(kHook);
 }
 
 void NoteGiven(Use use, const void* first, void* second, void* third) {

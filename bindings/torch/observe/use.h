@@ -41,9 +41,6 @@ enum class Use : int64_t {
   kTensorsAddress = 20,
   kStoragesAddress = 21,
   kExports = 22,
-  // As kMemory, if it calls an operator's kernel that no hook sees
-  // (LeavesHookOut); else none.
-  kRedispatches = 23,
 };
 
 // The function, called with this first parameter, uses memory or streams of
@@ -56,11 +53,6 @@ bool MayWriteUnseen(Use use);
 
 // Why a region in which it is used is none.
 const char* ReasonOf(Use use);
-
-// Of an operator's handle and keys of the dispatcher's, the first two in the
-// tuple of arguments: the operator has a hook, and these keys leave it out.
-// Under Python's lock; runs Python.
-bool LeavesHookOut(void* arguments);
 
 // It was called with these parameters: if it has given an address away, ops
 // that read there wait for the program from now on (others_memory.h). Under
