@@ -30,6 +30,7 @@ class Use(enum.IntEnum):
     TENSORS_ADDRESS = 20
     STORAGES_ADDRESS = 21
     EXPORTS = 22
+    EXPORTS_FAST = 23
 
 
 # From bindings/torch/region/tape_record.h

@@ -40,6 +40,8 @@ from reprise._observed import ASKS, named, observed, owners
 # Of methods of extensions: not those that only compare, print and count.
 _EXTENSIONS_METHODS = "__(init|call)__|(?!__|_pybind11_).*"
 
+_METH_FASTCALL = 0x80  # of Python's methodobject.h
+
 _INDUCTOR = "torch._inductor.output_code"  # the module of what Inductor compiles
 
 
@@ -66,6 +68,8 @@ class _Observer:
             return
         pointer = ctypes.c_void_p.from_address(at)
         before = def_of(attribute, pointer)
+        if use is Use.EXPORTS and before.flags & _METH_FASTCALL:
+            use = Use.EXPORTS_FAST
         after = type(before).from_buffer_copy(before)
         after.function = self.of(before.function, use)
         # Python's object refers to it, beyond the end of this module.

@@ -228,6 +228,7 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     case Use::kTensorsAddress:
     case Use::kStoragesAddress:
     case Use::kExports:
+    case Use::kExportsFast:
       return RunGiving(observed.use, first, b, c, run);
     case Use::kTensor:
     case Use::kStorage:

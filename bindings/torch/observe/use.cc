@@ -63,6 +63,7 @@ bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
       return false;
     case Use::kMemory:
     case Use::kExports:
+    case Use::kExportsFast:
     case Use::kLaunches:
     case Use::kKernels:
     case Use::kLibraries:
@@ -79,6 +80,7 @@ bool MayWriteUnseen(Use use) {
     case Use::kStoragesAddress:
     case Use::kMemory:
     case Use::kExports:
+    case Use::kExportsFast:
     case Use::kLaunches:
     case Use::kGraph:
     case Use::kScripts:
@@ -114,12 +116,21 @@ const char* ReasonOf(Use use) {
 }
 
 void NoteGiven(Use use, const void* first, void* second, void* third) {
-  if (use != Use::kTensorsAddress && use != Use::kStoragesAddress &&
-      use != Use::kExports) {
-    return;
+  const void* given = nullptr;
+  switch (use) {
+    case Use::kTensorsAddress:
+    case Use::kStoragesAddress:
+      given = first;
+      break;
+    case Use::kExports:
+      given = FirstOf(second, third);
+      break;
+    case Use::kExportsFast:
+      given = *static_cast<void* const*>(second);  // by its name, too
+      break;
+    default:
+      return;
   }
-  const void* const given =
-      use == Use::kExports ? FirstOf(second, third) : first;
   if (given == nullptr) return;
   const void* const held = static_cast<const PythonObject*>(given)->held;
   if (held == nullptr) return;

@@ -41,6 +41,8 @@ enum class Use : int64_t {
   kTensorsAddress = 20,
   kStoragesAddress = 21,
   kExports = 22,
+  // The same, where arguments come as an array of C's, and in no tuple.
+  kExportsFast = 23,
 };
 
 // The function, called with this first parameter, uses memory or streams of
