@@ -22,7 +22,6 @@ from reprise.guards import classes, making, tree
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_CONTAINERS = classes.ids_of(tuple, list, dict)
 _MOST_ENTRIES = 4096
 _NOBODY = "-"  # pause_region: nobody records here
 
@@ -106,7 +105,7 @@ def _holds(arguments: Any, form: tree.Form, tensors: Sequence[torch.Tensor]) -> 
 
 def _containers(value: Any, found: list[Any]) -> None:
     """Those that hold something, outer ones first."""
-    if id(type(value)) in _CONTAINERS and value:
+    if id(type(value)) in classes.CONTAINERS and value:
         found.append(value)
         for each in value.values() if type(value) is dict else value:
             _containers(each, found)

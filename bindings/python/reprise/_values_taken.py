@@ -22,7 +22,7 @@ _LEFT_OUT = frozenset({"CACHE", "EXTENDED_ARG", "PRECALL", "NOP"})
 # What gives a number of its own, whatever it is given.
 _DIVIDES = frozenset({"/", "//", "**", "/=", "//=", "**="})
 _OLD_DIVIDES = ("BINARY_TRUE_DIVIDE", "BINARY_FLOOR_DIVIDE", "BINARY_POWER")
-_PLAIN = frozenset(map(id, (bool, int, float)))
+_PLAIN = classes.ids_of(bool, int, float)
 # By these a tensor gives a complex number, which takes the value of floats.
 _READS = frozenset({"item", "tolist"})
 

@@ -65,6 +65,9 @@ def ids_of(*kinds: type) -> frozenset[int]:
     return frozenset(map(id, kinds))
 
 
+CONTAINERS = ids_of(tuple, list, dict)  # they have no attributes
+
+
 def compares(kind: type) -> bool:
     """Whether it says itself which classes equal it: it may be any, or raise."""
     of: Any = type(kind)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import operator
 import sys
 import types
 import typing
@@ -35,10 +34,9 @@ from reprise.guards.object_holders import (
 )
 from reprise.guards.tokens import MISSING
 from reprise.guards.trail import Domain, Trail, is_own_function
-from reprise.guards.values import Takers
+from reprise.guards.values import GETTERS, Takers
 
 _BOUND = classes.ids_of(types.BuiltinFunctionType, types.MethodWrapperType)
-_GETTERS = classes.ids_of(operator.attrgetter, operator.methodcaller)
 # Of packages' globals these are followed where they are called, or named.
 _FOLLOWED_LATER = (types.ModuleType, types.FunctionType, type)
 # What shows a dictionary, and keeps it.
@@ -96,9 +94,8 @@ class CodeFollower:
 
     def __init__(self, trail: Trail) -> None:
         self.functions: list[types.FunctionType] = []  # the program's
-        self.takers = (
-            Takers()
-        )  # what their code leads to that may take a number's value
+        # What their code leads to that may take the value of a number.
+        self.takers = Takers()
         # Dictionaries of globals of theirs, and of their attributes, by id.
         self.namespaces: dict[int, dict[str, Any]] = {}
         self._trail = trail
@@ -150,7 +147,7 @@ class CodeFollower:
             region = getattr(value, "_reprise_region", value)
             runs_each_time = hasattr(region, "_reprise_eager")
             return () if runs_each_time else (region._reprise_fn,)
-        if id(kind) in _GETTERS:
+        if id(kind) in GETTERS:
             named = named_by_getter(value)
             self._trail.by_program |= named
             self._trail.not_counted |= named

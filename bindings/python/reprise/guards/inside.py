@@ -15,7 +15,6 @@ from reprise.guards.kinds import MAY_LEAD, fields_of, is_node, laid_out, leads_o
 from reprise.guards.tree import LEAVES
 
 _MOST_DEEP = 64
-_PLAIN = classes.ids_of(tuple, list, dict)  # they have no attributes
 
 
 def holds_any(value: Any, ids: Container[int], objects: Sequence[Any] = ()) -> bool:
@@ -42,7 +41,7 @@ def _holds_any(
     if id(value) in ids or deep > _MOST_DEEP:
         return True
     seen[id(value)] = value
-    is_taken_apart = id(kind) not in _PLAIN and not any(
+    is_taken_apart = id(kind) not in classes.CONTAINERS and not any(
         [each is value for each in objects]
     )
     if is_taken_apart and id(classes.attributes_of(value)) in ids:

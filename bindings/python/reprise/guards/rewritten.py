@@ -46,7 +46,6 @@ _CONTAINER = "let it hold plain tensors, or constants, under texts or integers"
 _OWN_WAY = "only attributes and items that are set in the ordinary way are followed"
 _HELD = "let it hold plain tensors, containers of these, or constants"
 _TRAINING = "call train() and eval() outside of the callable"
-_HOLDING = classes.ids_of(tuple, list, dict)
 _CONTAINERS = classes.ids_of(list, dict, set, collections.deque)
 
 
@@ -81,7 +80,7 @@ def _may_have_been_held(token: Token) -> bool:
         token is MISSING
         or type(token) is TensorRef
         or is_constant(token)
-        or (id(type(token)) in _HOLDING and may_be_held(token))
+        or (id(type(token)) in classes.CONTAINERS and may_be_held(token))
     )
 
 

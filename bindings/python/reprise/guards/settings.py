@@ -71,7 +71,7 @@ class Settings:
                 each.copy() if type(each) is not tuple else each,
             )
             for index, each in enumerate(before.values)
-            if id(type(each)) in _CONTAINERS
+            if id(type(each)) in classes.CONTAINERS
         }
 
     def behind(self) -> Behind:
@@ -154,7 +154,6 @@ def _added(name: str, old: int, new: Any) -> int:
     return new - old
 
 
-_CONTAINERS = classes.ids_of(tuple, list, dict)
 _INSIDE = (
     "it changes what is in {} (set items of a list or dictionary whose length stays, or "
     "put another one there)"
@@ -204,4 +203,4 @@ def _is_flat(value: Any) -> bool:
     """Return whether nothing in it can be set."""
     if type(value) is tuple:
         return all(map(_is_flat, value))
-    return id(type(value)) not in _CONTAINERS
+    return id(type(value)) not in classes.CONTAINERS

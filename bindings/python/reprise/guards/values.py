@@ -55,7 +55,8 @@ _OF_FLOATS = frozenset(vars(float)).union(("__get__",)) - {
     *("real", "imag"),  # code names these of tensors, too
 }
 _COMPLEX = classes.ids_of(complex, memoryview)
-_GETTERS = classes.ids_of(operator.attrgetter, operator.methodcaller)
+# They get attributes by texts.
+GETTERS = classes.ids_of(operator.attrgetter, operator.methodcaller)
 _TAKES = classes.ids_of(float, complex, memoryview)
 _OF_CLASSES = classes.ids_of(
     types.WrapperDescriptorType,
@@ -87,7 +88,7 @@ class Takers:
             self.note_constant(_plain_text(value))
         self._takes = self._takes or takes_value(value)
         self._has_floats |= value is float
-        self._has_getter |= id(value) in _GETTERS
+        self._has_getter |= id(value) in GETTERS
 
     def note_constant(self, value: Any) -> None:
         """A number or a text."""
