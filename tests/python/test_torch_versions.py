@@ -8,6 +8,7 @@ got another name, under which nobody observes it.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import pathlib
 import sys
 import sysconfig
@@ -19,6 +20,8 @@ import pytest
 import reprise
 import torch
 from reprise import _native, _observed, _observers, _torchs_kernels
+from reprise._enums import Use
+from reprise._functions_of_c import def_at, def_of
 from watching import (
     assert_same_bits,
     followed_share,
@@ -59,6 +62,23 @@ LACKING = {
 
 def test_all_that_is_observed_is_there() -> None:
     assert _observed.lacking() == LACKING[VERSION]
+
+
+def test_functions_that_give_addresses_away_are_given_tensors_in_a_known_way() -> None:
+    exports = [each for each in _observed.observed() if each[0] is Use.EXPORTS]
+    found = [
+        attribute
+        for _, path, names in exports
+        for owner in _observed.owners(path)
+        for _, attribute in _observed.named(owner, names)
+    ]
+    assert len(found) >= len(exports)
+    for attribute in found:
+        pointer = ctypes.c_void_p.from_address(def_at(attribute) or 0)
+        flags = def_of(attribute, pointer).flags
+        assert _observers.export_by(flags) is not Use.MEMORY, attribute
+    takes_one_object = 0x8
+    assert _observers.export_by(takes_one_object) is Use.MEMORY
 
 
 def test_a_free_threaded_python_is_refused_by_name(

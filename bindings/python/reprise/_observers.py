@@ -40,7 +40,8 @@ from reprise._observed import ASKS, named, observed, owners
 # Of methods of extensions: not those that only compare, print and count.
 _EXTENSIONS_METHODS = "__(init|call)__|(?!__|_pybind11_).*"
 
-_METH_FASTCALL = 0x80  # of Python's methodobject.h
+# Of Python's methodobject.h.
+_METH_VARARGS, _METH_FASTCALL = 0x1, 0x80
 
 _INDUCTOR = "torch._inductor.output_code"  # the module of what Inductor compiles
 
@@ -68,8 +69,8 @@ class _Observer:
             return
         pointer = ctypes.c_void_p.from_address(at)
         before = def_of(attribute, pointer)
-        if use is Use.EXPORTS and before.flags & _METH_FASTCALL:
-            use = Use.EXPORTS_FAST
+        if use is Use.EXPORTS:
+            use = export_by(before.flags)
         after = type(before).from_buffer_copy(before)
         after.function = self.of(before.function, use)
         # Python's object refers to it, beyond the end of this module.
@@ -80,6 +81,16 @@ class _Observer:
         """Observe what a class or a module itself has of those names."""
         for _, attribute in named(owner, names):
             self.observe(attribute, use)
+
+
+def export_by(flags: int) -> Use:
+    """How a function that gives an address away is given its arguments.
+
+    Where that is another way, nobody looks at these.
+    """
+    if flags & _METH_FASTCALL:
+        return Use.EXPORTS_FAST
+    return Use.EXPORTS if flags & _METH_VARARGS else Use.MEMORY
 
 
 def _observe_replaced(
