@@ -26,6 +26,7 @@ import contextlib
 import fcntl
 import itertools
 import json
+import os
 import pathlib
 import random
 import statistics
@@ -414,7 +415,12 @@ def drive(arguments: argparse.Namespace, every: Iterable[str]) -> None:
     while todo or running:
         while todo and len(running) < arguments.jobs:
             name = todo.pop(0)
-            process = subprocess.Popen([*here, name], stdout=subprocess.PIPE, text=True)
+            process = subprocess.Popen(
+                [*here, name],
+                stdout=subprocess.PIPE,
+                text=True,
+                env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+            )
             running[name] = (process, time.monotonic())
         time.sleep(0.1)
         ended = len(asked) - len(todo) - len(running)
@@ -423,10 +429,13 @@ def drive(arguments: argparse.Namespace, every: Iterable[str]) -> None:
             late = time.monotonic() - begun > arguments.timeout
             if process.poll() is None and not late:
                 continue
+            why = f"it took longer than {arguments.timeout} s"
+            if process.poll() is not None:
+                why = f"its process ended early, with status {process.returncode}"
             process.kill()
             said = process.communicate()[0].strip().splitlines()
             del running[name]
-            record: dict[str, Any] = {"program": name, "error": "it ended early"}
+            record: dict[str, Any] = {"program": name, "error": why}
             if said and said[-1].startswith("{"):
                 record = json.loads(said[-1]) | where
             progress.clear()

@@ -17,13 +17,21 @@ CALLS = 24
 RATES = [numpy.float64(0.1 / (call + 1)) for call in range(CALLS)]
 
 Make = Callable[[Any], torch.optim.Optimizer]
+
+
+def asgd(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """On a GPU the usual one reads in each step what it has computed there."""
+    on_gpu = parameters[0].is_cuda
+    return torch.optim.ASGD(parameters, lr=0.1, foreach=True, capturable=on_gpu)
+
+
 OPTIMIZERS: dict[str, Make] = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1),
     "Adam": lambda p: torch.optim.Adam(p, lr=0.1, foreach=False),
     "AdamW": lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True),
     "Adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1, lr_decay=0.1),
     "Adamax": lambda p: torch.optim.Adamax(p, lr=0.1),
-    "ASGD": lambda p: torch.optim.ASGD(p, lr=0.1, foreach=True),
+    "ASGD": lambda p: asgd(list(p)),
     "RMSprop": lambda p: torch.optim.RMSprop(p, lr=0.1),
     "Muon": lambda p: torch.optim.Muon(p, lr=0.1),
 }
