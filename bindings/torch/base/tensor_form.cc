@@ -128,6 +128,13 @@ bool TensorForm::FitsValue(const c10::TensorImpl& tensor) const {
                                std::ranges::equal(tensor.strides(), strides)));
 }
 
+bool TensorForm::MayBeDataOf(const TensorForm& other) const {
+  TensorForm form = *this;
+  form.requires_grad = other.requires_grad;
+  form.leaf = other.leaf;
+  return form == other;
+}
+
 bool HasTangent(const c10::TensorImpl& tensor) {
   return Known(tensor).has_tangent();
 }

@@ -43,6 +43,8 @@ struct TensorForm {
   bool Fits(const c10::TensorImpl& tensor, bool has_gradient) const;
   // The same but for hooks.
   bool FitsValue(const c10::TensorImpl& tensor) const;
+  // A tensor of this form may be the `.data` of one of the other form.
+  bool MayBeDataOf(const TensorForm& other) const;
   bool operator==(const TensorForm&) const = default;
 };
 

@@ -66,7 +66,9 @@ constexpr Row kRows[] = {
     {Refusal::kHooksOnTensors, "hooks are set on tensors inside"},
     {Refusal::kNewAtEachCall,
      "a tensor is new at each call, and no operator has made it "
-     "(torch.tensor on a device: make it outside)"},
+     "(in place of torch.tensor on a device, make it outside; in place of "
+     ".data, "
+     "use detach())"},
     {Refusal::kOutsideOtherHistory,
      "a tensor from outside is given another history"},
     {Refusal::kOutsideHooks, "hooks are set on a tensor from outside"},

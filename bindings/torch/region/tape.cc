@@ -283,12 +283,40 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
       return false;
     }
   }
+  if (!AliasesHold(inputs)) return false;
   // Python may ask whether one of them was given.
   const auto is_watched = [this](const at::Tensor& tensor) {
     return record_.watched.Has(tensor.unsafeGetTensorImpl());
   };
   return std::ranges::none_of(inputs.tensors, is_watched) &&
          record_.watched.Hold();
+}
+
+bool Tape::AliasesHold(const TapeInputs& inputs) const {
+  const auto is_outside = [this](int32_t reg) {
+    const Origin origin = record_.registers[static_cast<size_t>(reg)].origin;
+    return origin == Origin::kForeign || origin == Origin::kGradient;
+  };
+  // Null: it is gone.
+  const auto tensor_of = [&](int32_t reg) -> const c10::TensorImpl* {
+    const TapeRegister& of = record_.registers[static_cast<size_t>(reg)];
+    if (of.origin == Origin::kGradient) {
+      return GradientOf(GivenAs(of.index, inputs));
+    }
+    return of.foreign->use_count() == 0 ? nullptr
+                                        : of.foreign->_unsafe_get_target();
+  };
+  for (const auto& [first, second] : record_.placement.aliases) {
+    if (!is_outside(first) || !is_outside(second)) continue;
+    const c10::TensorImpl* const one = tensor_of(first);
+    const c10::TensorImpl* const other = tensor_of(second);
+    if (one == nullptr || other == nullptr ||
+        one->unsafe_storage().unsafeGetStorageImpl() !=
+            other->unsafe_storage().unsafeGetStorageImpl()) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {

@@ -118,6 +118,9 @@ class Tape {
   bool FitsContents(const TapeInputs& inputs) const;
   // An input, or one from outside that is there.
   const c10::TensorImpl& GivenAs(size_t reg, const TapeInputs& inputs) const;
+  // What was named as one of two from outside, because both lay in one place,
+  // may be either only while they do. Behind the rest of FitsTensors.
+  bool AliasesHold(const TapeInputs& inputs) const;
   // The same tensors, and tensors with the same memory, are given in the same
   // places.
   bool GivenAlike(std::span<const at::Tensor> tensors) const;

@@ -24,32 +24,6 @@ bool IsSmallOfHost(const at::Tensor& tensor) {
 
 }  // namespace
 
-bool HasHooks(torch::autograd::Node& node) {
-  return !node.pre_hooks().empty() || !node.post_hooks().empty() ||
-         !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty();
-}
-
-const torch::autograd::Node* NodeOf(const at::Tensor& tensor) {
-  const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
-  return meta != nullptr ? meta->grad_fn_.get() : nullptr;
-}
-
-TensorBefore TensorBefore::Of(const at::Tensor& tensor) {
-  TensorBefore before{.tensor = WatchedTensor::Of(tensor)};
-  if (tensor.has_storage()) {
-    before.storage.emplace(
-        tensor.unsafeGetTensorImpl()->unsafe_storage().getWeakStorageImpl());
-  }
-  return before;
-}
-
-bool TensorBefore::HasItsStorage(const at::Tensor& tensor) const {
-  const bool has = tensor.has_storage();
-  if (!has || !storage.has_value()) return has == storage.has_value();
-  return tensor.storage().unsafeGetStorageImpl() ==
-         storage->_unsafe_get_target();
-}
-
 int32_t TapeNames::AddInput(const at::Tensor& input, uint32_t index) {
   const auto known = known_.find(input.unsafeGetTensorImpl());
   return known != known_.end() ? known->second
@@ -122,13 +96,37 @@ std::vector<int32_t> TapeNames::FindAliases(const at::Tensor& tensor) const {
       by_storage_.equal_range(tensor.storage().unsafeGetStorageImpl());
   const TensorForm form = TensorForm::Of(tensor);
   for (auto it = begin; it != end; ++it) {
-    TensorForm other = record_.registers[static_cast<size_t>(it->second)].form;
-    other.requires_grad = form.requires_grad;
-    other.leaf = form.leaf;
-    if (other == form) aliases.push_back(it->second);
+    const auto reg = static_cast<size_t>(it->second);
+    if (record_.registers[reg].form.MayBeDataOf(form)) {
+      aliases.push_back(it->second);
+    }
   }
   std::ranges::sort(aliases);
   return aliases;
+}
+
+void TapeNames::AddWatchedBeside(const at::Tensor& tensor) {
+  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  if (record_.level != TapeLevel::kBelowAutograd || !tensor.defined() ||
+      !tensor.has_storage() || known_.contains(impl) ||
+      watched_.contains(impl) || gradients_.LeafOf(impl) != nullptr) {
+    return;
+  }
+  const TensorForm form = TensorForm::Of(tensor);
+  for (const at::Tensor& each : places_.Beside(tensor)) {
+    if (!known_.contains(each.unsafeGetTensorImpl()) &&
+        gradients_.LeafOf(each.unsafeGetTensorImpl()) == nullptr &&
+        form.MayBeDataOf(TensorForm::Of(each))) {
+      AddForeign(each);
+    }
+  }
+  for (const at::Tensor& leaf : places_.WithGradientBeside(tensor)) {
+    const at::Tensor& gradient = leaf.grad();
+    if (gradient.defined() && form.MayBeDataOf(TensorForm::Of(gradient))) {
+      RegisterOf(leaf, LookAt::kForm);
+      RegisterOf(gradient, LookAt::kForm);
+    }
+  }
 }
 
 bool TapeNames::IsWhereItWas(int32_t reg, const at::Tensor& tensor) const {
@@ -214,6 +212,7 @@ int32_t TapeNames::Name(const at::Tensor& tensor) {
     // A call may mean it as such, or as the gradient that it is now.
     fault_.Refuse(Refusal::kGradientFromOutside);
   }
+  AddWatchedBeside(tensor);
   const std::vector<int32_t> aliases = FindAliases(tensor);
   if (!aliases.empty()) {
     known_[impl] = aliases.front();
@@ -318,6 +317,8 @@ void TapeNames::NoteViews(const c10::OperatorHandle& op,
 
 bool TapeNames::NoteWrites(const c10::OperatorHandle& op,
                            std::span<const c10::IValue> arguments) {
+  ForTensors(arguments,
+             [this](const at::Tensor& tensor) { AddWatchedBeside(tensor); });
   bool data = false;
   bool others = false;
   bool shared = false;
@@ -374,12 +375,6 @@ void TapeNames::CheckConstants(std::span<const at::Tensor> saved) {
       of_history.insert(tensor.storage().unsafeGetStorageImpl());
     }
   }
-  for (const TapeRegister& reg : record_.registers) {
-    if (reg.origin == Origin::kForeign && !reg.content.defined() &&
-        reg.foreign->use_count() == 0) {
-      fault_.Refuse(Refusal::kNewAtEachCall);
-    }
-  }
   for (const auto& [reg, storage] : contents_) {
     if (storage.use_count() == 0 ||
         of_history.contains(storages_[static_cast<size_t>(reg)])) {
@@ -390,6 +385,12 @@ void TapeNames::CheckConstants(std::span<const at::Tensor> saved) {
     if (lasting.origin == Origin::kConstant) {
       fault_.Differ(
           "a tensor of the host is another one at each call, and stays");
+    }
+  }
+  for (const TapeRegister& reg : record_.registers) {
+    if (reg.origin == Origin::kForeign && !reg.content.defined() &&
+        reg.foreign->use_count() == 0) {
+      fault_.Refuse(Refusal::kNewAtEachCall);
     }
   }
 }

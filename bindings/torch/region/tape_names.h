@@ -18,32 +18,15 @@
 #include <unordered_set>
 #include <vector>
 
+#include "bindings/torch/base/history.h"
 #include "bindings/torch/base/tensor_form.h"
 #include "bindings/torch/base/torch_versions.h"
 #include "bindings/torch/region/leaf_gradients.h"
 #include "bindings/torch/region/tape_fault.h"
 #include "bindings/torch/region/tape_record.h"
+#include "bindings/torch/region/watched_places.h"
 
 namespace reprise::bindings {
-
-// The program has set hooks on that node of autograd's.
-bool HasHooks(torch::autograd::Node& node);
-
-// The function of autograd's that has made the tensor; null: none has.
-const torch::autograd::Node* NodeOf(const at::Tensor& tensor);
-
-// A tensor from outside that the callable may look at, as it was before.
-struct TensorBefore {
-  WatchedTensor tensor;
-  // Its address is no other one's meanwhile. None: it had no memory.
-  std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage = {};
-
-  static TensorBefore Of(const at::Tensor& tensor);
-  // Another one may hold the same.
-  bool HasItsStorage(const at::Tensor& tensor) const;
-};
-
-using WatchedBefore = std::unordered_map<const c10::TensorImpl*, TensorBefore>;
 
 // Names tensors as they come in calls, and adds a register for each that is
 // new. Knows where each came from, and refuses what calls cannot have done to
@@ -56,7 +39,8 @@ class TapeNames {
       : record_(record),
         fault_(fault),
         gradients_(gradients),
-        watched_(watched) {}
+        watched_(watched),
+        places_(watched) {}
 
   // What a tensor is now, which is named if it was not. Negative: it is none,
   // or cannot be named.
@@ -130,6 +114,11 @@ class TapeNames {
   int32_t Add(const at::Tensor& tensor, TapeRegister::Origin origin,
               uint32_t index);
   int32_t AddForeign(const at::Tensor& tensor);
+  // A call is given this tensor. It may be the `.data` of one that
+  // the callable may look at, or of the gradient of one, and that no call has
+  // used: below autograd, what of these lies in its place, in its form, gets a
+  // register.
+  void AddWatchedBeside(const at::Tensor& tensor);
   int32_t Name(const at::Tensor& tensor);
   // Registers in whose place the tensor lies, in their form; ascending.
   std::vector<int32_t> FindAliases(const at::Tensor& tensor) const;
@@ -145,6 +134,7 @@ class TapeNames {
   TapeFault& fault_;
   LeafGradients& gradients_;
   const WatchedBefore& watched_;
+  WatchedPlaces places_;
 
   // By a tensor that is known; weak references keep addresses from being used
   // again.
