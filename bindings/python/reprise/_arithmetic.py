@@ -185,15 +185,35 @@ def reading(read: Callable[[float], float]) -> Iterator[None]:
         return read(value) if follows else value
 
     changed = [
-        module
+        vars(module)
         for name in _MODULES
         if (module := sys.modules.get(name)) is not None
         and vars(module).get("_get_value") is plain
     ]
     try:
-        for module in changed:
-            vars(module)["_get_value"] = get_value
+        for names in changed:
+            names["_get_value"] = get_value
+            _EXCHANGED.append(names)
         yield
     finally:
-        for module in changed:
-            vars(module)["_get_value"] = plain
+        _EXCHANGED.clear()
+        for names in changed:
+            names["_get_value"] = plain
+
+
+# Names of torch's modules in which `reading` has put its own function. One call is recorded
+# at a time.
+_EXCHANGED: list[dict[str, Any]] = []
+
+
+@contextlib.contextmanager
+def not_reading() -> Iterator[None]:
+    """Have torch's modules as they are otherwise, to look at what the callable has set."""
+    exchanged = [(names, names["_get_value"]) for names in _EXCHANGED]
+    try:
+        for names, _ in exchanged:
+            names["_get_value"] = _GET_VALUE
+        yield
+    finally:
+        for names, function in exchanged:
+            names["_get_value"] = function

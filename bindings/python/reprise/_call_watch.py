@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from reprise._arithmetic import Arithmetic
+from reprise._arithmetic import Arithmetic, not_reading
 from reprise._frames import Owner, is_torchs, owner_of
 from reprise._handlers import HandlerWatch, Managers
 from reprise._hidden_state import ASKING_NAMES, HiddenState
@@ -162,7 +162,9 @@ class CallWatch:
 
         A replay sets nothing before it, and does not know what it sets.
         """
-        self.sets_within = self.sets_within or self._changed() is not None
+        if not self.sets_within:
+            with not_reading():
+                self.sets_within = self._changed() is not None
 
     def _saw_operator(self, frame: types.FrameType) -> None:
         operator = frame.f_locals["self"]

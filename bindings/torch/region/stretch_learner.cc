@@ -38,7 +38,7 @@ bool IsAsSaid(const at::Tensor& tensor, const engine::ResultSpec& spec) {
 }  // namespace
 
 bool StretchLearner::MayBeUnseen(const TapeCall& call) const {
-  if (!call.read.isNone() || call.calls_python) return false;
+  if (!call.read.isNone() || call.read_again || call.calls_python) return false;
   // Between what draws before it and behind it.
   if (GeneratorStates::AreOf(call.op)) return false;
   return std::ranges::none_of(

@@ -20,6 +20,13 @@ namespace {
 
 using Origin = TapeRegister::Origin;
 
+// It is not torch's own.
+bool IsOfOthers(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return !name.starts_with("aten::") && !name.starts_with("prims::") &&
+         !GeneratorStates::AreOf(op);
+}
+
 }  // namespace
 
 Tape::Tape(TapeRecord record) : record_(std::move(record)) {
@@ -50,6 +57,7 @@ Tape::Tape(TapeRecord record) : record_(std::move(record)) {
   }
   MakeProgram();
   FindGenerators();
+  FindReadsAgain();
   for (size_t c = 0; c < record_.calls.size(); ++c) {
     if (!record_.calls[c].read.isNone()) reads_.push_back(c);
   }
@@ -172,22 +180,36 @@ bool Tape::CountersAreApart(const TapeInputs& inputs) const {
   });
 }
 
-std::optional<std::vector<double>> Tape::Compute(
+void Tape::FindReadsAgain() {
+  bool behind_others = false;
+  for (TapeCall& call : record_.calls) {
+    behind_others |= IsOfOthers(call.op);
+    call.read_again = call.read_ahead && behind_others;
+    reads_again_ |= call.read_again;
+  }
+}
+
+std::optional<std::vector<double>> Tape::ReadAhead(
     const TapeInputs& inputs) const {
-  const TapeArithmetic& arithmetic = record_.arithmetic;
   std::vector<double> reads;
-  reads.reserve(arithmetic.reads.size());
-  for (uint32_t k = 0; k < arithmetic.reads.size(); ++k) {
-    const NumberRead& read = arithmetic.reads[k];
+  reads.reserve(record_.arithmetic.reads.size());
+  for (const NumberRead& read : record_.arithmetic.reads) {
     const auto reg = static_cast<size_t>(read.reg);
     if (record_.registers[reg].foreign->use_count() == 0) return std::nullopt;
     reads.push_back(HostCounters::ValueOf(read, GivenAs(reg, inputs)));
-    if (k < arithmetic.stands_for.size() &&
-        !SameBits(reads[k], reads[arithmetic.stands_for[k]])) {
-      return std::nullopt;
-    }
   }
-  const auto wanted = program_.Run(inputs.numbers, reads);
+  return reads;
+}
+
+std::optional<std::vector<double>> Tape::Compute(
+    const TapeInputs& inputs) const {
+  const std::optional<std::vector<double>> reads = ReadAhead(inputs);
+  if (!reads.has_value()) return std::nullopt;
+  const std::vector<uint32_t>& stands_for = record_.arithmetic.stands_for;
+  for (size_t k = 0; k < stands_for.size(); ++k) {
+    if (!SameBits((*reads)[k], (*reads)[stands_for[k]])) return std::nullopt;
+  }
+  const auto wanted = program_.Run(inputs.numbers, *reads);
   if (!wanted.has_value() || !CountersAreApart(inputs)) return std::nullopt;
   std::vector<double> numbers(inputs.numbers.begin(), inputs.numbers.end());
   if (!computed_.empty()) numbers.resize(computed_.back() + 1);
@@ -198,11 +220,7 @@ std::optional<std::vector<double>> Tape::Compute(
 }
 
 bool Tape::calls_others() const {
-  return std::ranges::any_of(record_.calls, [](const TapeCall& call) {
-    const std::string& name = call.op.operator_name().name;
-    return !name.starts_with("aten::") && !name.starts_with("prims::") &&
-           !GeneratorStates::AreOf(call.op);
-  });
+  return std::ranges::any_of(record_.calls, IsOfOthers, &TapeCall::op);
 }
 
 bool Tape::FitsNumbers(const TapeInputs& inputs) const {

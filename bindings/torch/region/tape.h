@@ -90,6 +90,11 @@ class Tape {
   // are given. Nothing: one is another number than it has to be, or what it is
   // read from has gone.
   std::optional<std::vector<double>> Compute(const TapeInputs& inputs) const;
+  // What calls read that read ahead, by number of the read; before the first
+  // call. Nothing: what one is read from has gone.
+  std::optional<std::vector<double>> ReadAhead(const TapeInputs& inputs) const;
+  // Some are made again: see TapeCall::read_again.
+  bool reads_again() const { return reads_again_; }
 
   // It was recorded with ordinary floats and with ones that note what Python
   // does with them, and both made these calls; or it takes none.
@@ -128,6 +133,7 @@ class Tape {
   bool GivenAsFarApart(std::span<const at::Tensor> tensors) const;
 
   void MakeProgram();
+  void FindReadsAgain();
   void FindGenerators();
   // No tensor of the host that calls may write has the memory of one that is
   // read ahead: what is added to it would be added to that, too.
@@ -143,6 +149,7 @@ class Tape {
   std::vector<size_t> reads_;
   std::vector<at::Generator> moves_;
   bool tells_passes_ = false;
+  bool reads_again_ = false;
 };
 
 }  // namespace reprise::bindings

@@ -116,9 +116,10 @@ struct TapeCall {
   bool writes_data = false;
   // What Python read of it, and went on by; None: nothing.
   c10::IValue read = {};
-  // It reads a number of TapeArithmetic, which is known before the first call:
-  // it need not be made.
+  // It reads a number that is known before the first call (TapeArithmetic).
   bool read_ahead = false;
+  // It is made, too: an operator of another library may have written that.
+  bool read_again = false;
   // Its results are views of the register that is its first argument, at the
   // same place in that memory in each call.
   bool views = false;

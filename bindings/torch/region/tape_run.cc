@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
@@ -17,10 +18,44 @@ namespace {
 
 using Origin = TapeRegister::Origin;
 
+// Makes calls that read ahead behind operators of other libraries.
+class ReadsAgain {
+ public:
+  // Before the first call.
+  ReadsAgain(const Tape& tape, const TapeInputs& inputs) : inputs_(inputs) {
+    if (!tape.reads_again()) return;
+    const std::vector<double> reads = tape.ReadAhead(inputs).value();
+    const std::vector<TapeCall>& calls = tape.record().calls;
+    size_t read = 0;
+    for (size_t c = 0; c < calls.size(); ++c) {
+      if (calls[c].read_again) expected_[c] = reads[read];
+      read += calls[c].read_ahead ? 1 : 0;
+    }
+  }
+
+  // Raises if call `index` reads another number than the region has computed
+  // with.
+  void Make(const TapeCall& call, size_t index, TapeValues& made,
+            torch::jit::Stack& stack) const {
+    const double expected = expected_.at(index);
+    TapeCall again = call;
+    again.read = expected;
+    TORCH_CHECK(made.Make(again, inputs_, stack),
+                "reprise: a region has computed with ", expected, ", and ",
+                call.op.operator_name(), " gives ", made.read().toDouble(),
+                " now: an operator of another library has changed a tensor "
+                "that it was not given (call it outside of the region)");
+  }
+
+ private:
+  const TapeInputs& inputs_;
+  std::unordered_map<size_t, double> expected_;  // by call
+};
+
 // Makes the calls from there on. False: one has read another value. `call`:
 // which one is made.
 bool MakeCalls(const Tape& tape, const TapeInputs& inputs, TapeValues& made,
-               TapeStretches* known, size_t& call) {
+               TapeStretches* known, const ReadsAgain& again, size_t& call) {
   const TapeRecord& record = tape.record();
   torch::jit::Stack stack;
   StretchRun stretches(tape, known, made);
@@ -32,6 +67,8 @@ bool MakeCalls(const Tape& tape, const TapeInputs& inputs, TapeValues& made,
     }
     if (record.calls[call].only_views) {
       made.MakeViews(record.calls[call]);
+    } else if (record.calls[call].read_again) {
+      again.Make(record.calls[call], call, made, stack);
     } else if (!record.calls[call].read_ahead) {
       stretches.Before(call);
       if (!made.Make(record.calls[call], inputs, stack)) return false;
@@ -210,6 +247,7 @@ TapeRan TapeRuns::Run(const Tape& tape, std::vector<at::Tensor>& outputs,
     GoBack();
   }
   if (!made->Begin(inputs)) return TapeRan::kGone;
+  const ReadsAgain again(tape, inputs);
   if (call > 0) {
     made->GoOnFrom(*std::exchange(left_, {}).made, RegistersOf(record, call));
   }
@@ -222,7 +260,7 @@ TapeRan TapeRuns::Run(const Tape& tape, std::vector<at::Tensor>& outputs,
     const at::AutoGradMode restored(at::GradMode::is_enabled());
     std::optional<c10::WarningUtils::WarningHandlerGuard> listens(&warnings_);
     try {
-      if (!MakeCalls(tape, inputs, *made, known, call)) {
+      if (!MakeCalls(tape, inputs, *made, known, again, call)) {
         left_ = {&tape, call, made->read(), std::move(made)};
         return TapeRan::kOther;
       }
