@@ -695,10 +695,6 @@ def reads(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if x.sum().item() > 0 else x * 3
 
 
-def picks(x: torch.Tensor) -> torch.Tensor:
-    return x[x > 0]
-
-
 def uses_address(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
     return y * (y.data_ptr() % 2 + 2)
@@ -708,7 +704,6 @@ def uses_address(x: torch.Tensor) -> torch.Tensor:
     ("fn", "reason"),
     [
         (reads, "hands data to the host"),
-        (picks, "depends on data"),
         (uses_address, "without an op"),
     ],
 )

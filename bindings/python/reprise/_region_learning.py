@@ -46,6 +46,8 @@ _REMEDIES = {
     "is made that is no ordinary one": "leave what makes it outside; "
     "nn.TransformerEncoder makes none with enable_nested_tensor=False",
     "is used that is no ordinary one": "leave what uses it outside",
+    "gives other sizes or numbers each time": "pad to one size, or let what needs it return "
+    "tensors of one size, and run in each call, by @reprise.eager",
     "the size of its result depends on data": "let what needs it return tensors of one "
     "size, and run in each call, by @reprise.eager",
 }

@@ -1,11 +1,24 @@
 #include "bindings/torch/region/read_check.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "bindings/torch/base/ivalues.h"
+#include "bindings/torch/region/result_words.h"
 #include "bindings/torch/region/tape_ops.h"
 #include "bindings/torch/runtime/op_policy.h"
 
 namespace reprise::bindings {
+namespace {
+
+// Results that are none of its arguments.
+bool GivesNew(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
+    return result.alias_info() == nullptr || !result.alias_info()->isWrite();
+  });
+}
+
+}  // namespace
 
 void ReadCheck::Before(const c10::OperatorHandle& op,
                        std::span<const c10::IValue> arguments) {
@@ -16,26 +29,66 @@ void ReadCheck::Before(const c10::OperatorHandle& op,
     return;
   }
   if (!effects_.calls_python() && numbers_.MayReadAhead(op, arguments)) return;
-  std::string reason =
-      FullName(op.operator_name()) + SentenceOf(Refusal::kHandsDataOut);
-  if (numbers_.IsCounter(arguments[0])) {
-    reason += SentenceOf(Refusal::kReadsCounter);
+  fault_.Refuse(ReasonOf(op, Refusal::kHandsDataOut, *why,
+                         numbers_.IsCounter(arguments[0])));
+}
+
+void ReadCheck::BeforeOther(const c10::OperatorHandle& op,
+                            std::span<const c10::IValue> arguments) {
+  results_ = SizesByData(op, arguments)                ? Results::kSizes
+             : IsOfOthers(op) && GivesNew(op.schema()) ? Results::kOthers
+                                                       : Results::kNone;
+  if (results_ == Results::kNone) return;
+  why_no_read_ = WhyNoRead();
+  if (results_ == Results::kSizes && why_no_read_.has_value()) {
+    fault_.Refuse(ReasonOf(op, Refusal::kSizeDependsOnData, *why_no_read_));
   }
-  reason += SentenceOf(*why);
-  if (record_.first_effect < record_.calls.size()) {
-    reason += FullName(record_.calls[record_.first_effect].op.operator_name());
-  }
-  fault_.Refuse(std::move(reason));
 }
 
 void ReadCheck::After(size_t index, std::span<const c10::IValue> results) {
   TapeCall& call = record_.calls[index];
+  const Results noted = std::exchange(results_, Results::kNone);
   if (call.read_ahead) {
     numbers_.NoteRead(results[0]);
   } else if (Reads(call.op) && results.size() == 1) {
     call.read = results[0];
     end_ = index + 1;
+  } else if (noted == Results::kSizes) {
+    NoteResults(index, results);
+  } else if (noted == Results::kOthers) {
+    call.read = WordsOf(results);
+    call.reads_results = true;
+    if (declared_.has_value() && SameValue(*declared_, call.read)) return;
+    // It may be the first one that writes.
+    if (!why_no_read_.has_value() && record_.first_effect <= index) {
+      why_no_read_ = Refusal::kReadsBehindEffect;
+    }
+    if (why_no_read_.has_value()) {
+      return fault_.Refuse(
+          ReasonOf(call.op, Refusal::kFormMayDependOnData, *why_no_read_));
+    }
+    NoteResults(index, results);
   }
+}
+
+void ReadCheck::NoteResults(size_t index,
+                            std::span<const c10::IValue> results) {
+  TapeCall& call = record_.calls[index];
+  call.read = WordsOf(results);
+  call.reads_results = true;
+  end_ = index + 1;
+  if (effects_.draws()) behind_draws_ = FullName(call.op.operator_name());
+}
+
+std::string ReadCheck::ReasonOf(const c10::OperatorHandle& op, Refusal what,
+                                Refusal why, bool of_counter) const {
+  std::string reason = FullName(op.operator_name()) + SentenceOf(what);
+  if (of_counter) reason += SentenceOf(Refusal::kReadsCounter);
+  reason += SentenceOf(why);
+  if (record_.first_effect < record_.calls.size()) {
+    reason += FullName(record_.calls[record_.first_effect].op.operator_name());
+  }
+  return reason;
 }
 
 std::string ReadCheck::WhyNoForwardPass() const {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "bindings/torch/region/number_writer.h"
 #include "bindings/torch/region/refusals.h"
@@ -33,6 +34,14 @@ class ReadCheck {
   // A call that hands data out is about to be made. Refuses what cannot be.
   void Before(const c10::OperatorHandle& op,
               std::span<const c10::IValue> arguments);
+  // Any other call is about to be made. What it gives may depend on data: in
+  // its sizes, if torch says so; if it is another library's, unless it gives
+  // what it `declared` without any (DeclaredWords).
+  void NoteDeclared(std::optional<c10::IValue> words) {
+    declared_ = std::move(words);
+  }
+  void BeforeOther(const c10::OperatorHandle& op,
+                   std::span<const c10::IValue> arguments);
   // The call was made.
   void After(size_t call, std::span<const c10::IValue> results);
 
@@ -45,12 +54,21 @@ class ReadCheck {
  private:
   // Why no run may go back from here; nothing: it may.
   std::optional<Refusal> WhyNoRead() const;
+  std::string ReasonOf(const c10::OperatorHandle& op, Refusal what, Refusal why,
+                       bool of_counter = false) const;
+  // Runs go by what the call gives.
+  void NoteResults(size_t call, std::span<const c10::IValue> results);
 
   TapeRecord& record_;
   TapeFault& fault_;
   const TapeEffects& effects_;
   NumberWriter& numbers_;
   size_t end_ = 0;
+  // Of the call that is about to be made.
+  enum class Results : uint8_t { kNone, kSizes, kOthers };
+  Results results_ = Results::kNone;
+  std::optional<c10::IValue> declared_;  // of kOthers
+  std::optional<Refusal> why_no_read_;   // the same
   std::string behind_draws_;  // which operator has read there; empty: none
 };
 

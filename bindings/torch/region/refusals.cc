@@ -24,6 +24,9 @@ constexpr Row kRows[] = {
     {Refusal::kReadsInBackward, ", in a backward pass"},
     {Refusal::kReadsCounter, ", of a tensor that counts on the host"},
     {Refusal::kSizeDependsOnData, ": the size of its result depends on data"},
+    {Refusal::kFormMayDependOnData,
+     ": what it gives may depend on data, because it has no kernel that says "
+     "what it gives without data (torch.library.register_fake)"},
     {Refusal::kOtherProcesses, ": works with other processes"},
     {Refusal::kCopiesToHost, ": copies to the host"},
     {Refusal::kReturnsObject, ": returns an object"},

@@ -20,6 +20,7 @@ enum class Refusal : uint8_t {
   kReadsInBackward,
   kReadsCounter,
   kSizeDependsOnData,
+  kFormMayDependOnData,
   kOtherProcesses,
   kCopiesToHost,
   kReturnsObject,

@@ -179,7 +179,7 @@ RegionVariants::Learned RegionVariants::End(
   }
   if (outcome.tape == nullptr) return learned;
   learned.calls = outcome.tape->calls();
-  learned.reads = outcome.tape->reads().size();
+  learned.reads = outcome.tape->values_read();
   if (outcome.tape->reads_contents()) reads_contents_ = true;
   learned.calls_others = outcome.tape->calls_others();
   CachedTape* const expected =

@@ -38,7 +38,15 @@ bool IsAsSaid(const at::Tensor& tensor, const engine::ResultSpec& spec) {
 }  // namespace
 
 bool StretchLearner::MayBeUnseen(const TapeCall& call) const {
-  if (!call.read.isNone() || call.read_again || call.calls_python) return false;
+  if (call.read_again || call.calls_python) return false;
+  // A plan gives the forms that it knows, and no numbers.
+  const bool gives_tensors = std::ranges::all_of(
+      call.op.schema().returns(), [](const c10::Argument& result) {
+        return result.type()->kind() == c10::TypeKind::TensorType;
+      });
+  if (!call.read.isNone() && !(call.reads_results && gives_tensors)) {
+    return false;
+  }
   // Between what draws before it and behind it.
   if (GeneratorStates::AreOf(call.op)) return false;
   return std::ranges::none_of(

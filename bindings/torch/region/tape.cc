@@ -20,13 +20,6 @@ namespace {
 
 using Origin = TapeRegister::Origin;
 
-// It is not torch's own.
-bool IsOfOthers(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  return !name.starts_with("aten::") && !name.starts_with("prims::") &&
-         !GeneratorStates::AreOf(op);
-}
-
 }  // namespace
 
 Tape::Tape(TapeRecord record) : record_(std::move(record)) {
@@ -219,8 +212,15 @@ std::optional<std::vector<double>> Tape::Compute(
   return numbers;
 }
 
+size_t Tape::values_read() const {
+  return static_cast<size_t>(std::ranges::count_if(
+      reads_, [this](size_t c) { return !IsOfOthers(record_.calls[c].op); }));
+}
+
 bool Tape::calls_others() const {
-  return std::ranges::any_of(record_.calls, IsOfOthers, &TapeCall::op);
+  return std::ranges::any_of(record_.calls, [](const TapeCall& call) {
+    return call.calls_python || IsOfOthers(call.op);
+  });
 }
 
 bool Tape::FitsNumbers(const TapeInputs& inputs) const {

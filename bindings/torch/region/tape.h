@@ -51,8 +51,10 @@ class Tape {
 
   TapeLevel level() const { return record_.level; }
   size_t calls() const { return record_.calls.size(); }
-  // Calls that a run compares the values of: it waits for the device there.
+  // Calls whose results a run compares.
   std::span<const size_t> reads() const { return reads_; }
+  // Those of torch's: a run waits for the device there.
+  size_t values_read() const;
   // Some are of operators that are not torch's own: their kernels may be
   // Python's, which reads what it likes.
   bool calls_others() const;

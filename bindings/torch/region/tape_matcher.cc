@@ -11,10 +11,15 @@
 namespace reprise::bindings {
 namespace {
 
+const char* WhatElse(const TapeCall& written) {
+  return written.reads_results
+             ? ": gives other sizes or numbers each time"
+             : ": hands data to the host, which is other data each time";
+}
+
 using Kind = TapeArgument::Kind;
 using Origin = TapeRegister::Origin;
 
-// Few words for people.
 std::string TextOf(const c10::IValue& value) {
   if (value.isDouble()) return std::to_string(value.toDouble());
   if (value.isInt()) return std::to_string(value.toInt());
@@ -228,11 +233,9 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
     return number + " is " + name + ", was " +
            FullName(expected.op.operator_name());
   }
-  if (written.grad_mode != expected.grad_mode) {
-    return number + ", " + name + ": another grad mode";
-  }
-  if (written.autocast != expected.autocast) {
-    return number + ", " + name + ": under another autocast";
+  if (written.grad_mode != expected.grad_mode ||
+      written.autocast != expected.autocast) {
+    return number + ", " + name + ": under another grad mode, or autocast";
   }
   if (written.below_views != expected.below_views ||
       written.writes_data != expected.writes_data) {
@@ -262,11 +265,7 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
   }
   if (!SameValue(written.read, expected.read)) {
     read_another_ = true;
-    return number + ", " + name +
-           ": hands data to the host, which is other data each time";
-  }
-  if (written.results.size() != expected.results.size()) {
-    return number + ", " + name + ": another number of results";
+    return number + ", " + name + WhatElse(written);
   }
   if (!SameResults(expected, written)) {
     return number + ", " + name + ": its result is another one";
@@ -276,6 +275,7 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
 
 bool TapeMatcher::SameResults(const TapeCall& expected,
                               const TapeCall& written) {
+  if (written.results.size() != expected.results.size()) return false;
   for (size_t i = 0; i < written.results.size(); ++i) {
     const int32_t reg = written.results[i];
     if (expected.results[i] == TapeArgument::kUndefined && reg >= 0) continue;

@@ -54,6 +54,12 @@ bool IsOfTools(const c10::OperatorHandle& op) {
   return name.starts_with("reprise::") || name.starts_with("profiler::");
 }
 
+bool IsOfOthers(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return !name.starts_with("aten::") && !name.starts_with("prims::") &&
+         !IsOfTools(op);
+}
+
 bool Reads(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   return name == "aten::_local_scalar_dense" || name == "aten::item" ||

@@ -17,6 +17,9 @@ namespace reprise::bindings {
 // Computes nothing: what the package itself calls, and marks for profilers.
 bool IsOfTools(const c10::OperatorHandle& op);
 
+// It is an operator of another library, which may do what it likes.
+bool IsOfOthers(const c10::OperatorHandle& op);
+
 // A number of a tensor's, and nothing else, is what Python gets.
 bool Reads(const c10::OperatorHandle& op);
 

@@ -104,18 +104,18 @@ struct TapeCall {
   std::vector<int32_t> results = {};
   std::vector<int32_t> last_uses = {};  // registers that no later call uses
   bool grad_mode = false;
-  // Its own kernel may call functions of autocast, which was on so. Calls below
-  // autograd have it off otherwise, as autocast's kernels do.
+  // So it was on for the kernel. Other calls below autograd have it off.
   std::optional<AutocastState> autocast = {};
   // What it calls itself is none of the program's: it counts no writes and
   // gives no views that are known as such.
   bool below_views = false;
-  // It writes tensors from outside by their `.data`, which had a count of
-  // writes of its own: theirs stays as it is, also where a kernel itself
-  // counts.
+  // It writes tensors from outside by their `.data`, which counted its writes
+  // by itself: their counts stay as they are, also where a kernel counts.
   bool writes_data = false;
   // What Python read of it, and went on by; None: nothing.
   c10::IValue read = {};
+  // That is what all its results are (WordsOf), which may depend on data.
+  bool reads_results = false;
   // It reads a number that is known before the first call (TapeArithmetic).
   bool read_ahead = false;
   // It is made, too: an operator of another library may have written that.

@@ -9,6 +9,7 @@
 
 #include "bindings/torch/region/generator_states.h"
 #include "bindings/torch/region/refusals.h"
+#include "bindings/torch/region/result_words.h"
 #include "bindings/torch/region/tape_ops.h"
 #include "bindings/torch/runtime/op_policy.h"
 
@@ -166,7 +167,7 @@ void TapeRecorder::NoteAbove(const c10::OperatorHandle& op,
     const std::lock_guard lock(g_recording);
     writer_.NoteNumbers(arguments);
   }
-  if (SizesByData(op, arguments)) {
+  if (!HasKernel(op) && SizesByData(op, arguments)) {
     const std::lock_guard lock(g_recording);
     writer_.fault().Refuse(Refusal::kSizeDependsOnData, op);
   }
@@ -189,7 +190,10 @@ void TapeRecorder::WriteDown(const c10::OperatorHandle& op,
   {
     const std::span<const c10::IValue> arguments =
         std::span(*stack).subspan(others);
+    std::optional<c10::IValue> declared;  // maybe by Python: without the lock
+    if (IsOfOthers(op)) declared = DeclaredWords(op, arguments);
     const std::lock_guard lock(g_recording);
+    writer_.NoteDeclared(std::move(declared));
     call = writer_.Before(op, arguments);
     behind_effects = writer_.HasEffects();
     may_raise = behind_effects && call != TapeWriter::kNoCall &&

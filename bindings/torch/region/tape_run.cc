@@ -80,6 +80,21 @@ bool MakeCalls(const Tape& tape, const TapeInputs& inputs, TapeValues& made,
   return true;
 }
 
+// From that call, to run another tape, or the callable.
+bool MayGoBack(const TapeRecord& record, size_t call) {
+  return call < record.first_effect && call < record.drops_gradients_at;
+}
+
+// That call has read another value. An operator of another library may do so
+// behind what cannot be taken back, if it gives what it says that it does not.
+void CheckMayGoBack(const TapeRecord& record, size_t call) {
+  TORCH_CHECK(MayGoBack(record, call),
+              "reprise: ", record.calls[call].op.operator_name(),
+              " gives results of another form than its own kernel for tensors "
+              "without data says (call it outside of the region, or mend that "
+              "kernel)");
+}
+
 // As the program leaves its fork_rngs behind an error of that call.
 void LeaveForks(const TapeRecord& record, size_t call, const TapeInputs& inputs,
                 TapeValues& made) {
@@ -261,11 +276,12 @@ TapeRan TapeRuns::Run(const Tape& tape, std::vector<at::Tensor>& outputs,
     std::optional<c10::WarningUtils::WarningHandlerGuard> listens(&warnings_);
     try {
       if (!MakeCalls(tape, inputs, *made, known, again, call)) {
+        CheckMayGoBack(record, call);
         left_ = {&tape, call, made->read(), std::move(made)};
         return TapeRan::kOther;
       }
     } catch (...) {
-      if (call < record.first_effect && call < record.drops_gradients_at) {
+      if (MayGoBack(record, call)) {
         GoBack();
         return TapeRan::kRaised;
       }

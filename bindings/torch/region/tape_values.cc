@@ -13,6 +13,7 @@
 #include "bindings/torch/base/autocast_state.h"
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/region/result_words.h"
 #include "bindings/torch/region/tape_ops.h"
 #include "bindings/torch/region/tape_views.h"
 
@@ -186,7 +187,12 @@ bool TapeValues::Make(const TapeCall& call, const TapeInputs& inputs,
       kept.emplace(call, stack);
     call.op.callBoxed(stack);
   }
-  if (!call.read.isNone() && !SameValue(stack[0], call.read)) {
+  if (call.reads_results) {
+    if (!HaveWords(stack, call.read)) {
+      read_ = WordsOf(stack);
+      return false;
+    }
+  } else if (!call.read.isNone() && !SameValue(stack[0], call.read)) {
     read_ = stack[0];
     return false;
   }

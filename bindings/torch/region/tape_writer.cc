@@ -64,10 +64,10 @@ void TapeWriter::CheckSurroundings(const c10::OperatorHandle& op,
   const std::string& name = op.operator_name().name;
   if (HandsDataOut(op)) {
     reads_.Before(op, arguments);
-  } else if (SizesByData(op, arguments)) {
-    fault_.Refuse(Refusal::kSizeDependsOnData, op);
   } else if (name.starts_with("c10d") || name.starts_with("_c10d")) {
     fault_.Refuse(Refusal::kOtherProcesses, op);
+  } else {
+    reads_.BeforeOther(op, arguments);
   }
   backward_.NoteCall(record_, fault_);
   if (!surroundings_.OnItsStream()) fault_.Refuse(Refusal::kSeveralStreams);

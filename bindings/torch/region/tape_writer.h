@@ -58,6 +58,10 @@ class TapeWriter {
 
   TapeLevel level() const { return parts_.level; }
 
+  // Before that: what another library's operator says of its results.
+  void NoteDeclared(std::optional<c10::IValue> words) {
+    reads_.NoteDeclared(std::move(words));
+  }
   // An operator is about to be called: which call it is. kNoCall: it is one
   // that need not be made again.
   size_t Before(const c10::OperatorHandle& op,

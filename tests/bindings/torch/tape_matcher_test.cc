@@ -114,7 +114,7 @@ TEST_F(TapeMatcherTest, AnotherGradModeIsADifference) {
   };
   EXPECT_EQ(Match({under(true)}, under(true)).InAll(), "");
   EXPECT_EQ(Match({under(true)}, under(false)).InCalls(),
-            "call 0, aten::sin: another grad mode");
+            "call 0, aten::sin: under another grad mode, or autocast");
 }
 
 TEST_F(TapeMatcherTest, AnotherValueIsToldWithItsArgument) {
