@@ -419,7 +419,7 @@ def a_tensor_that_retains(world: World, x: torch.Tensor) -> Any:
     return hidden
 
 
-@refused("it changes")
+@refused(HISTORY)
 def an_attribute(world: World, x: torch.Tensor) -> Any:
     x = x.clone().requires_grad_()
     (world.kept,) = grad(world.net(x).square().sum(), x, create_graph=True)

@@ -1088,13 +1088,12 @@ def unbound(device: str) -> Program:
     return step, state
 
 
-def with_history(device: str) -> Program:
+def a_leaf(device: str) -> Program:
     net, h = linear(device), torch.zeros(8).to(device)
 
     def step(x: torch.Tensor) -> torch.Tensor:
         nonlocal h
-        with torch.enable_grad():
-            h = torch.tanh(net(x) + h.detach())
+        h = torch.tanh(net(x) + h.detach()).requires_grad_()
         return h.detach()
 
     return step, lambda: h.detach()
@@ -1225,7 +1224,7 @@ REFUSED = [
     (queued, "deque"),
     (growing, "the same attributes and items"),
     (deleted, ""),
-    (with_history, "detach"),
+    (a_leaf, "detach"),
     (view_of_the_old, "what it sets is a view of another tensor"),
     (one_from_outside, "what it has set, is memory that it reads from outside"),
     (views_of_one, "hold views of one tensor"),

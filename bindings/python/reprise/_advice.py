@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from reprise._words import source_line
@@ -118,8 +118,15 @@ def _for_optimizer(optimizer: Any) -> str:
     return f"{name} reads numbers in each step: {', or '.join(helps)}"
 
 
-def for_changed(what: str, optimizers: Iterable[Any]) -> str:
-    """Return a remedy if what a call has changed is an optimizer's; empty: it is none's."""
+def for_changed(
+    what: str, optimizers: Iterable[Any], schedules: Container[str] = ()
+) -> str:
+    """Return a remedy if what a call has changed is an optimizer's, or a schedule's.
+
+    `schedules`: names of their classes. Empty: it is none's.
+    """
+    if what.partition(".")[0] in schedules:
+        return "call the step of the scheduler outside of the region, behind it"
     for each in optimizers:
         name = type(each).__name__
         if what.startswith(f"{name}.state.") and name in _NEVER:

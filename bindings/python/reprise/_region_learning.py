@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch.optim.lr_scheduler import LRScheduler
+
 from reprise._advice import for_changed, for_reader
 from reprise._enums import Verdict
 from reprise._open_recording import Learned
@@ -14,9 +16,10 @@ from reprise.nodes.differentiable import Differentiable
 
 NODES = "operators have nodes of their own"
 CHANGES = "it changes {}, which no replay would"
-ANEW = (
-    "it sets {} to another constant again and again (keep a number that calls change in a "
-    "tensor, and what else they change outside of the callable)"
+_ANEW = "it sets {} to another constant again and again ({})"
+_KEEP = (
+    "keep a number that calls change in a tensor, and what else they change outside of the "
+    "callable"
 )
 FOLLOWS = "it changes {}: such changes are followed from the next call on"
 _MOST_SET = 32  # calls in a row that have set other places than those before
@@ -104,15 +107,25 @@ class Learning:
 
     def note_changed(self, what: str, remedy: str) -> None:
         """Note that the callable has changed what it reads. Often: it is run from now on."""
-        walk = self._reads.walk
-        remedy = (
-            for_changed(what, walk.optimizers if walk is not None else ()) or remedy
-        )
+        remedy = self._remedy_for(what) or remedy
         # The first one may be what the first call does, and none behind it.
         remedy = f" ({remedy})" if remedy and self._changes else ""
         self._standing.note(CHANGES.format(what) + remedy)
         self._changes += 1
         self._standing.off |= self._changes >= MOST_CHANGES
+
+    def note_anew(self, what: str) -> None:
+        """Note that a place holds other constants again and again."""
+        self._standing.note(_ANEW.format(what, self._remedy_for(what) or _KEEP))
+
+    def _remedy_for(self, changed: str) -> str:
+        walk = self._reads.walk
+        if walk is None:
+            return ""
+        schedules = {
+            each.__name__ for each in walk.kinds if issubclass(each, LRScheduler)
+        }
+        return for_changed(changed, walk.optimizers, schedules)
 
     def refuse(self, variants: Variants, reason: str, place: str = "") -> None:
         """Note why a call is not learned. After some of these, the variants are off."""

@@ -25,7 +25,6 @@ from reprise._recorded_call import (
 )
 from reprise._recording import recording
 from reprise._region_learning import (
-    ANEW,
     ARGUMENT,
     CHANGES,
     FOLLOWS,
@@ -98,7 +97,7 @@ class Recorder:
         assert walk is not None
         odd, is_hopeless = self._reads.note_constants(call.before)
         if odd:
-            self._standing.note(ANEW.format(odd))
+            self._learning.note_anew(odd)
             self._standing.off |= is_hopeless
         if is_hopeless:
             return self._fn(*call.parts.args, **call.parts.kwargs)

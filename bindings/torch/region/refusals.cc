@@ -52,7 +52,8 @@ constexpr Row kRows[] = {
      "their histories: detach them, or what they are computed from"},
     {Refusal::kOtherHistory,
      "a tensor was given another history than torch's operators give "
-     "(a torch.autograd.Function, requires_grad_(), a hook)"},
+     "(a torch.autograd.Function, requires_grad_(), a hook; detach_(), where "
+     "detach() would do)"},
     {Refusal::kOtherMemory,
      "a tensor is given other memory or another form (`.data =`)"},
     {Refusal::kSharedGradient,
@@ -97,8 +98,8 @@ constexpr Row kRows[] = {
      "an output is the .data of a tensor from outside"},
     {Refusal::kOutputIsViewOfOutside, "an output is a view of what is outside"},
     {Refusal::kOutputHasHistory,
-     "an output has a history still, beside a backward pass inside "
-     "(torch.func.grad makes one, too): detach it"},
+     "an output has a history still, or what the call keeps, beside a backward "
+     "pass inside (torch.func.grad makes one, too): detach it"},
     {Refusal::kOutputIsLeaf,
      "an output is made inside, and keeps a gradient or requires one: return "
      "it detached, and its gradient"},
@@ -112,7 +113,7 @@ constexpr Row kRows[] = {
      "gradients are asked for, and its results have some, too"},
     {Refusal::kBackwardGoesOutside,
      "a backward pass inside goes on outside, along the history of an argument "
-     "or of a tensor that is read: detach it"},
+     "or of a tensor that is read: detach it, or leave that pass outside"},
     {Refusal::kHooksRoundBackward,
      "hooks of saved tensors are set round a backward pass inside"},
     {Refusal::kHooksInside,

@@ -288,8 +288,7 @@ bool TapeMatcher::ExpectAnother(size_t index) {
   std::optional<TapeRecord> before = expected_;
   const bool read_another = read_another_;
   for (size_t next = which_ + 1; next < all_.size(); ++next) {
-    TapeRecord another = all_[next]->record();
-    expected_ = std::move(another);  // whole at any time: copies may throw
+    expected_ = TapeRecord(all_[next]->record());  // whole if a copy throws
     numbers_.Restart();
     unread_.clear();
     ForgetNumbers();  // the one before has named what varies in its way
@@ -336,7 +335,8 @@ std::optional<std::string> TapeMatcher::EndDiffers(
                           })) {
     return "it returns other tensors";
   }
-  if (written_->gradients != expected_->gradients) {
+  if (written_->gradients != expected_->gradients ||
+      written_->used_up != expected_->used_up) {
     return "it leaves other gradients";
   }
   if (!SameContents()) {

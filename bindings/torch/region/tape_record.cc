@@ -113,7 +113,8 @@ bool TapeRecord::ReadsGradients() const {
 size_t TapeRecord::Bytes() const {
   constexpr size_t kOfATape = 4096;  // locks, tables, what is known of numbers
   size_t all = kOfATape + BytesIn(registers) + BytesIn(calls) +
-               BytesIn(inputs) + BytesIn(outputs) + BytesIn(gradients);
+               BytesIn(inputs) + BytesIn(outputs) + BytesIn(used_up) +
+               BytesIn(gradients);
   for (const TapeRegister& reg : registers) {
     all += BytesIn(reg.form) + BytesIn(reg.content);
     if (reg.foreign.has_value()) all += sizeof(WatchedTensor);

@@ -18,6 +18,7 @@
 #include "bindings/torch/base/autocast_state.h"
 #include "bindings/torch/base/tensor_form.h"
 #include "bindings/torch/region/tape_arithmetic.h"
+#include "bindings/torch/region/used_up_outputs.h"
 
 namespace reprise::bindings {
 
@@ -161,9 +162,8 @@ struct TapePlacement {
   bool fixed_distances = false;
   // Pairs of inputs that begin in one place of one storage.
   std::set<std::pair<uint32_t, uint32_t>> in_one_place = {};
-  // Of this recording, by registers: tensors were named as the first of two
-  // that lay in one place, and may have been the second. It is for these that
-  // the two lines before hold.
+  // Of this recording, by registers: tensors were named as the first of two in
+  // one place, and may have been the second. For these the two before hold.
   std::set<std::pair<int32_t, int32_t>> aliases = {};
 };
 
@@ -243,6 +243,7 @@ struct TapeRecord {
   std::vector<int32_t> outputs = {};  // registers
   // Of these, the first one that autograd is to save: nobody else sees it.
   size_t saved_from = SIZE_MAX;
+  UsedUpOutputs used_up = {};
 };
 
 }  // namespace reprise::bindings

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <unordered_set>
 #include <utility>
 
 #include "bindings/torch/base/plain_tensor.h"
@@ -92,8 +94,25 @@ bool TapeResults::NoteOutput(const at::Tensor& output,
     if (is_made) fault_.Refuse(Refusal::kOutputIsLeaf);
   } else if (!backward.HasUsedUp(output.grad_fn())) {
     fault_.Refuse(Refusal::kOutputHasHistory);
+  } else if (is_made) {
+    const size_t index = record_.outputs.size() - 1;
+    record_.used_up.push_back({.index = static_cast<uint32_t>(index)});
   }
   return false;
+}
+
+bool TapeResults::NoteOutputs(std::span<const at::Tensor> outputs,
+                              const BackwardInside& backward) {
+  bool tracks_gradients = false;
+  for (const at::Tensor& output : outputs) {
+    tracks_gradients |= NoteOutput(output, backward);
+  }
+  std::unordered_set<int32_t> gradients;
+  for (const TapeGradient& each : record_.gradients) {
+    gradients.insert(each.after);
+  }
+  NoteShared(record_.used_up, record_.outputs, std::move(gradients));
+  return tracks_gradients;
 }
 
 std::optional<size_t> TapeResults::NoteSaved(const at::Tensor& saved) {

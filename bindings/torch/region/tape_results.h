@@ -36,7 +36,10 @@ class TapeResults {
   // `behind_reads`: the first call behind all that Python has read. True: one
   // has a history, which the record's level does not track.
   bool NoteGradients(size_t behind_reads, const BackwardInside& backward);
-  // True: it has a history, which the record's level does not track.
+  // All that are the callable's, once, behind the gradients. True: one has a
+  // history, which the record's level does not track.
+  bool NoteOutputs(std::span<const at::Tensor> outputs,
+                   const BackwardInside& backward);
   bool NoteOutput(const at::Tensor& output, const BackwardInside& backward);
   // Of a forward pass, behind all outputs of its own: which output behind these
   // it is. Nothing: it is refused.

@@ -299,6 +299,8 @@ TapeRan TapeRuns::Run(const Tape& tape, std::vector<at::Tensor>& outputs,
   }
   outputs.reserve(record.outputs.size());
   for (const int32_t reg : record.outputs) outputs.push_back(made->Take(reg));
+  GiveUsedUpHistories(record.used_up,
+                      std::span(outputs).last(record.outputs.size()));
   generators_.clear();
   TellWarnings();
   return TapeRan::kDone;

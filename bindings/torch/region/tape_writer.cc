@@ -297,9 +297,7 @@ void TapeWriter::NoteResults(std::span<const at::Tensor> outputs,
   outcome.tracks_gradients |= results.NoteGradients(reads_.end(), backward_);
   const auto own = outputs.first(std::min(saved_from, outputs.size()));
   record_.saved_from = own.size();
-  for (const at::Tensor& output : own) {
-    outcome.tracks_gradients |= results.NoteOutput(output, backward_);
-  }
+  outcome.tracks_gradients |= results.NoteOutputs(own, backward_);
   for (const at::Tensor& saved : outputs.subspan(own.size())) {
     if (const auto index = results.NoteSaved(saved)) {
       outcome.saved.push_back(*index);

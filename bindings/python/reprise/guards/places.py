@@ -164,7 +164,7 @@ def held_by(written: Written, parts: Parts, given: _HoldsAny | None) -> Held:
         value = place.read()
         kind = type(value)
         if kind is torch.Tensor:
-            if value.requires_grad or value.__dict__:
+            if not is_plain(value):
                 return Held(reason=f"{place.name} that it sets is {described(value)}")
             tensors.append(value)
         elif type(place) is Counter:
@@ -247,8 +247,10 @@ def kind_of(
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether it is a tensor without a history, of which nothing else is known."""
-    return type(value) is torch.Tensor and not (value.requires_grad or value.__dict__)
+    """Return whether it is a tensor of which nothing else is known. It may have a history."""
+    if type(value) is not torch.Tensor or value.__dict__:
+        return False
+    return not (value.requires_grad and value.is_leaf)
 
 
 def may_be_held(value: Any) -> bool:
@@ -303,7 +305,7 @@ def is_simple_key(key: Any) -> bool:
 def described(value: Any) -> str:
     """Return what it is that no place may hold, and what helps."""
     if isinstance(value, torch.Tensor) and value.requires_grad:
-        return "a tensor with a history (detach it before it is kept)"
+        return "a tensor that requires a gradient itself (detach it before it is kept)"
     return (
         f"a {type(value).__name__}, where only plain tensors, containers of these, and "
         "constants are replayed"
