@@ -182,3 +182,160 @@ def test_a_region_that_begins_to_step(device: str) -> None:
                 optimizer.state.clear()
         kept.append([*found, *(each.detach() for each in net.parameters())])
     assert_same_bits(*kept)
+
+
+# --- Betas that a schedule sets to others ---
+
+
+def under_one_cycle(
+    device: str, name: str, fast: bool, between: Callable[[Any, int], None], **how: Any
+) -> tuple[Any, list[Any]]:
+    """A network that `OneCycleLR` trains, which cycles the first beta with the rate."""
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).to(device)
+    groups = [{"params": net[0].parameters()}, {"params": net[2].parameters()}]
+    optimizer = getattr(torch.optim, name)(groups, lr=0.1, **how)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=100)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    called: Any = reprise.region(step) if fast else step
+    found: list[Any] = []
+    with reprise.session(device, policy="always", enabled=fast):
+        for call in range(CALLS):
+            loss = called(torch.randn(16, 4).to(device))
+            schedule.step()
+            between(optimizer, call)
+            state = [
+                each
+                for held in optimizer.state.values()
+                for each in held.values()
+                if torch.is_tensor(each)
+            ]
+            found += [
+                each.detach().clone() for each in (loss, *net.parameters(), *state)
+            ]
+            found.append(
+                torch.tensor([group["betas"] for group in optimizer.param_groups])
+            )
+    return (called.explain() if fast else None), found
+
+
+def nothing(optimizer: Any, call: int) -> None:
+    pass
+
+
+def other_betas(optimizer: Any, call: int) -> None:
+    """Of one group: zeros, other numbers, a list, and what it had."""
+    if call % 3 == 2:
+        some: list[Any] = [(0.0, 0.5), (-0.0, 0.9), [0.5, 0.99], (0.5, 0.0), (0, 0.9)]
+        optimizer.param_groups[1]["betas"] = some[call // 3 % len(some)]
+
+
+HOW: list[tuple[str, dict[str, Any]]] = [
+    ("Adam", {}),
+    ("Adam", {"foreach": True}),
+    ("Adam", {"fused": True}),
+    ("AdamW", {"amsgrad": True}),
+    ("Adamax", {}),
+    ("RAdam", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "how"), HOW)
+def test_betas_under_a_schedule(device: str, name: str, how: Any) -> None:
+    _, expected = under_one_cycle(device, name, False, nothing, **how)
+    report, found = under_one_cycle(device, name, True, nothing, **how)
+    assert_same_bits(found, expected)
+    assert report.replayed >= CALLS - 6, str(report)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW"])
+def test_betas_of_other_kinds(device: str, name: str) -> None:
+    _, expected = under_one_cycle(device, name, False, other_betas)
+    report, found = under_one_cycle(device, name, True, other_betas)
+    assert_same_bits(found, expected)
+    assert report.replayed > 0, str(report)
+
+
+class Printed(torch.optim.SGD):
+    """It computes with numbers of its own groups, in its own way."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            group.setdefault("ways", (1.0, 2.0))
+            first, second = group["ways"]
+            with torch.no_grad():
+                for each in group["params"]:
+                    each.sub_(each.grad, alpha=first / (1 + second))
+                    if second > 4:
+                        each.mul_(0.5)
+
+
+def test_numbers_that_the_programs_own_optimizer_computes_with(device: str) -> None:
+    found: list[list[Any]] = [[], []]
+    for of, fast in zip(found, (True, False), strict=True):
+        torch.manual_seed(3)
+        net = nn.Linear(4, 1).to(device)
+        optimizer = Printed(net.parameters(), lr=0.1)
+
+        def step(x: torch.Tensor, net: Any = net, by: Any = optimizer) -> Any:
+            by.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            by.step()
+            return loss
+
+        called: Any = reprise.region(step) if fast else step
+        with reprise.session(device, policy="always", enabled=fast):
+            for call in range(CALLS):
+                loss = called(torch.randn(4, 4).to(device))
+                optimizer.param_groups[0]["ways"] = (call / 8, float(call % 7))
+                of += [each.detach().clone() for each in (loss, *net.parameters())]
+                assert all(
+                    type(each) is float for each in optimizer.param_groups[0]["ways"]
+                )
+    assert_same_bits(*found)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        functools.partial(
+            torch.optim.lr_scheduler.LambdaLR, lr_lambda=lambda n: 0.9**n
+        ),
+        functools.partial(torch.optim.lr_scheduler.StepLR, step_size=4),
+    ],
+)
+def test_a_schedule_inside_and_its_remedy(device: str, schedule: Any) -> None:
+    net = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    rates = schedule(optimizer)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    def whole(x: torch.Tensor) -> torch.Tensor:
+        loss = step(x)
+        rates.step()
+        return loss
+
+    inside: Any = reprise.region(whole)
+    for _ in range(CALLS):
+        inside(torch.randn(3, 4).to(device))
+    assert inside.explain().replayed == 0
+    assert "the scheduler outside of the region, behind it" in str(inside.explain())
+    outside: Any = reprise.region(step)
+    for _ in range(CALLS):
+        outside(torch.randn(3, 4).to(device))
+        rates.step()
+    assert outside.explain().replayed >= CALLS - 6, str(outside.explain())

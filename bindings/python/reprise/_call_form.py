@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import torch
@@ -72,12 +72,21 @@ def _parts_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tree.Parts:
     return parts
 
 
+def are_floats(value: Any) -> bool:
+    """Return whether it is a tuple of floats, as `betas` are."""
+    return type(value) is tuple and {*map(type, value)} == _FLOATS
+
+
 def with_optimizers(
-    form: Any, numbers: list[float], optimizers: Sequence[Any]
+    form: Any,
+    numbers: list[float],
+    optimizers: Sequence[Any],
+    loose: Container[str] = (),
 ) -> tuple[Any, list[float], str]:
     """Return that form and these numbers with what optimizers hold.
 
-    And why that cannot be told: a group holds an object. Empty: it can.
+    And why that cannot be told: a group holds an object. Empty: it can. `loose`: keys whose
+    tuples of floats are numbers; others are a part of the form.
     """
     numbers = [*numbers]
     for optimizer in optimizers:
@@ -86,6 +95,9 @@ def with_optimizers(
             for key, value in group.items():
                 if type(value) is float:
                     numbers.append(value)
+                elif key in loose and are_floats(value):
+                    numbers.extend(value)
+                    others.append((key, tuple, len(value)))
                 elif key != "params":
                     try:
                         token = _comparable(value)
@@ -137,15 +149,45 @@ def _comparable(value: Any) -> Any:
 
 
 AN_ARGUMENT = "an argument"
+NUMBERS = "an argument, or the numbers of an optimizer"
+
+
+class Loose:
+    """Keys of optimizers' groups whose tuples of floats a program sets to others.
+
+    A schedule that does so (`OneCycleLR`, of the betas of Adam) does it before each call.
+    """
+
+    def __init__(self) -> None:
+        self.keys: frozenset[str] = frozenset()
+        self._before: tuple[Any, ...] = ()  # groups of the last call that was recorded
+
+    def learn(self, form: Any, count: int) -> None:
+        """Learn from the form of a call that is recorded, with what `count` optimizers hold."""
+        groups: list[Any] = []
+        for _ in range(count):
+            form, of_one = form
+            groups += of_one
+        before, self._before = self._before, tuple(groups)
+        if len(before) != len(groups):
+            return
+        for one, other in zip(before, groups, strict=True):
+            is_one = one[0] == other[0] != "params" and len(one) == len(other)
+            if is_one and all(map(are_floats, (one[2], other[2]))) and one != other:
+                self.keys |= {one[0]}
 
 
 def what_changed(
-    form: Any, numbers: list[float], parts: tree.Parts, optimizers: Sequence[Any]
+    form: Any,
+    numbers: list[float],
+    parts: tree.Parts,
+    optimizers: Sequence[Any],
+    loose: Container[str] = (),
 ) -> str | None:
     """Return what of arguments and optimizers has changed since a call. None: nothing.
 
-    `form`, `numbers`: with what the optimizers held. `parts`: of the arguments. Of containers
-    that are followed nobody is asked.
+    `form`, `numbers`: with what the optimizers held; `loose`: see `with_optimizers`. `parts`: of
+    the arguments. Of containers that are followed nobody is asked.
     """
     now, form_now = parts, form
     for _ in optimizers:
@@ -158,11 +200,13 @@ def what_changed(
             return AN_ARGUMENT
         if form_now != before or not _are_same(parts, now):
             return AN_ARGUMENT
-    form_now, numbers_now, why = with_optimizers(form_now, now.numbers, optimizers)
+    form_now, numbers_now, why = with_optimizers(
+        form_now, now.numbers, optimizers, loose
+    )
     if why:
         return "what a group of an optimizer holds"
     if form_now != form or [*map(float.hex, numbers_now)] != [*map(float.hex, numbers)]:
-        return "an argument, or the numbers of an optimizer"
+        return NUMBERS
     return None
 
 

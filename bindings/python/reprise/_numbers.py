@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from reprise._arithmetic import (
     reading,
     take_read,
 )
+from reprise._call_form import are_floats
 from reprise._enums import NumberOp
 from reprise._stored_numbers import replace
 from reprise._summing import summing, tells_floats_apart
@@ -257,12 +258,14 @@ def noted(
     computes: bool,
     reads: bool,
     hidden: bool,
+    loose: Container[str],
 ) -> Iterator[tuple[list[Any], dict[str, Any]]]:
     """Yield arguments whose floats note what Python does with them; optimizers' floats too.
 
     `containers`: among the arguments, whose floats are part of their form. If it `reads`, so do numbers that torch's optimizers read from tensors of the host. Floats
     within containers count as looked at. If the code `computes`, all floats do. So do floats that the code stores: ordinary ones are in their places at the end.
     `hidden`: only torch's optimizers look at their numbers, so that NumPy's are noted, too.
+    `loose`: see `with_optimizers`.
     """
     index = 0
     computes |= tells_floats_apart()
@@ -281,15 +284,15 @@ def noted(
 
     noted_args = [note(each) for each in args]
     noted_kwargs = {key: note(each) for key, each in kwargs.items()}
-    replaced: list[tuple[dict[str, Any], str, float, float]] = []
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for key, value in group.items():
-                if type(value) is float or (hidden and is_numpys(type(value))):
-                    plain = float.__float__(value)
-                    replaced.append((group, key, value, note(plain)))
-                elif is_numpys(type(value)):
-                    index += 1  # which counts as looked at
+    replaced: list[_Replaced] = []
+    for group in [group for each in optimizers for group in each.param_groups]:
+        for key, value in group.items():
+            if type(value) is float or (hidden and is_numpys(type(value))):
+                replaced.append((group, key, value, note(float.__float__(value))))
+            elif key in loose and are_floats(value):
+                replaced.append((group, key, value, (*map(note, value),)))
+            elif is_numpys(type(value)):
+                index += 1  # which counts as looked at
     try:
         _set(replaced)
         with (
@@ -301,23 +304,32 @@ def noted(
         _put_back(replaced)
         noted_args.clear()
         noted_kwargs.clear()
-        made = notes.made
-        if stored := [each for each in made if sys.getrefcount(each) > _HELD_BY_MADE]:
-            for each in stored:
-                notes.look_at(each.node)
-            replace(stored, [made])
-        made.clear()
+        _replace_stored(notes)
 
 
 # Variables of these end with them: they would hold numbers that the code has not stored.
 
 
-def _set(replaced: list[tuple[dict[str, Any], str, float, float]]) -> None:
+def _replace_stored(notes: Notes) -> None:
+    """Put ordinary floats in place of those that the code has stored, and let go of all."""
+    made = notes.made
+    if stored := [each for each in made if sys.getrefcount(each) > _HELD_BY_MADE]:
+        for each in stored:
+            notes.look_at(each.node)
+        replace(stored, [made])
+    made.clear()
+
+
+# Of a group: a key, what it holds, and what stands there meanwhile.
+_Replaced = tuple[dict[str, Any], str, Any, Any]
+
+
+def _set(replaced: list[_Replaced]) -> None:
     for group, key, _, number in replaced:
         group[key] = number
 
 
-def _put_back(replaced: list[tuple[dict[str, Any], str, float, float]]) -> None:
+def _put_back(replaced: list[_Replaced]) -> None:
     while replaced:
         group, key, value, number = replaced.pop()
         if group.get(key) is number:

@@ -63,6 +63,7 @@ class Call(NamedTuple):
     tensors: list[torch.Tensor]  # that a tape is given
     before: Held  # what places that calls set have held
     given: Given | None  # objects among the arguments
+    loose: frozenset[str]  # see `Loose`
 
 
 class NoWatch(contextlib.nullcontext[None]):
@@ -194,6 +195,7 @@ class RecordedCall:
             computes=walk.computes(self._call.form) or is_blind,
             reads=reads,
             hidden=hidden,
+            loose=self._call.loose,
         )
 
     def check_modes(self) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch._C import _len_torch_function_stack as _count_modes
 
 from reprise import _dynamo
-from reprise._call_form import taken_apart, with_optimizers
+from reprise._call_form import Loose, taken_apart, with_optimizers
 from reprise._eager import Changed
 from reprise._enums import Step
 from reprise._recorded_call import Call
@@ -118,6 +118,7 @@ class Region:
             self._reads, self._looks, self._standing, self._lock
         )
         self._session = OwnSession(self._standing)
+        self._loose = Loose()
         self._recorder = Recorder(
             self,
             fn,
@@ -130,6 +131,7 @@ class Region:
             structures=self._structures,
             standing=self._standing,
             session=self._session,
+            loose=self._loose,
         )
         if beside is None:
             ALL.add(self)
@@ -240,8 +242,9 @@ class Region:
             return self._run(parts, "its arguments are of too many classes")
         at = reads.now() or self._looks.look()
         whole, walk, numbers, why = form, reads.walk, parts.numbers, ""
+        loose = self._loose.keys
         if walk is not None and (optimizers := walk.optimizers):
-            whole, numbers, why = with_optimizers(form, numbers, optimizers)
+            whole, numbers, why = with_optimizers(form, numbers, optimizers, loose)
         run, device = under_modes() if _count_modes() else (functions()[0], None)
         for _ in range(_MOST_LOOKS):
             before, tensors, held, kind = NOTHING, parts.tensors, 0, 0
@@ -267,7 +270,7 @@ class Region:
             of = (structure := structures[key]).passes or structure
             if of is not structure and (of.off or written or not stands_here()):
                 of = structure
-            handle, builders, begin = of.handle, of.builders, _clock()
+            handle, known, begin = of.handle, of.builders, _clock()
             if structure.off:  # only the watches are asked: it may be another one now
                 handle, watch = 0, watch if structure.asks() else 0
             try:
@@ -281,8 +284,7 @@ class Region:
                 structures.fruitless = 0
                 if not structure.weighed:
                     self._looks.weigh(structure, state, given)
-                _, build = builders.get(tape) or of.builders[tape]
-                made = build(iter(outputs), parts)
+                made = (known.get(tape) or of.builders[tape])[1](iter(outputs), parts)
                 if written or parts.containers is not None:
                     made = set_behind(reads, at, before, parts, made, run)
                 return made
@@ -292,8 +294,8 @@ class Region:
         if step == _INACTIVE and not structure.off:
             with self._session.block():  # its calls are Reprise's business all the same
                 return self._call(form, parts, given)
-        call = Call(structure, of, state, whole, numbers, parts, tensors, before, given)
-        return self._not_replayed(step, call)
+        call = structure, of, state, whole, numbers, parts, tensors, before, given
+        return self._not_replayed(step, Call(*call, loose))
 
     def _not_replayed(self, step: int, call: Call) -> Any:
         """Where no tape has answered. `step`: why."""

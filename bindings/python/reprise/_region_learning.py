@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch.optim.lr_scheduler import LRScheduler
 
 from reprise._advice import for_changed, for_reader
+from reprise._call_form import NUMBERS
 from reprise._enums import Verdict
 from reprise._open_recording import Learned
 from reprise._region_standing import Standing
@@ -125,6 +126,8 @@ class Learning:
         schedules = {
             each.__name__ for each in walk.kinds if issubclass(each, LRScheduler)
         }
+        if changed == NUMBERS:  # a schedule has set these, where there is one
+            changed = next(iter(schedules), changed)
         return for_changed(changed, walk.optimizers, schedules)
 
     def refuse(self, variants: Variants, reason: str, place: str = "") -> None:

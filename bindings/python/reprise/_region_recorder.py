@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from reprise._call_form import AN_ARGUMENT, form_of, what_changed
+from reprise._call_form import AN_ARGUMENT, Loose, form_of, what_changed
 from reprise._call_watch import CallWatch
 from reprise._enums import Verdict
 from reprise._hidden_state import unguarded
@@ -73,6 +73,7 @@ class Recorder:
         structures: Structures,
         standing: Standing,
         session: OwnSession,
+        loose: Loose,
     ) -> None:
         """The region, which is not kept alive, and its parts.
 
@@ -88,6 +89,7 @@ class Recorder:
         self._objects = objects
         self._structures = structures
         self._standing = standing
+        self._loose = loose
         self._session = session
         self._learning = Learning(reads, standing)
 
@@ -95,6 +97,7 @@ class Recorder:
         """Return the result of the callable, which runs."""
         walk = self._reads.walk
         assert walk is not None
+        self._loose.learn(call.form, len(walk.optimizers))
         odd, is_hopeless = self._reads.note_constants(call.before)
         if odd:
             self._learning.note_anew(odd)
@@ -212,7 +215,9 @@ class Recorder:
         optimizers = walk.optimizers if walk is not None else ()
         changed = state.difference(call.before.come())
         if changed is None:
-            changed = what_changed(call.form, call.numbers, call.parts, optimizers)
+            changed = what_changed(
+                *(call.form, call.numbers, call.parts, optimizers, call.loose)
+            )
             if changed == AN_ARGUMENT:
                 return self._follow(changed)
         if changed is None and state.written is not call.before.written:
