@@ -76,3 +76,65 @@ def test_an_encoder_and_its_padding(nested: bool, device: str) -> None:
     assert (report.replayed > 0) is not nested, str(report)
     remedy = "makes none with enable_nested_tensor=False"
     assert (remedy in " ".join(report.reasons)) is nested
+
+
+def replays(fn: Any, device: str) -> int:
+    """How many calls are replayed that give what they give without a region."""
+    fast: Any = reprise.region(fn)
+    for _ in range(CALLS):
+        x = torch.randn(3, device=device)
+        assert_same_bits([*fast(x)], [*fn(x)])
+    found: int = fast.explain().replayed
+    return found
+
+
+Pair = collections.namedtuple("Pair", ["one", "two"])
+
+
+def test_a_class_that_is_made_inside(device: str) -> None:
+    def fn(x: torch.Tensor) -> Any:
+        pair = collections.namedtuple("pair", ["one", "two"])
+        return pair(x + 1, x * 2)
+
+    fast: Any = reprise.region(fn)
+    for _ in range(CALLS):
+        x = torch.randn(3, device=device)
+        assert_same_bits([*fast(x)], [*fn(x)])
+    assert fast.explain().replayed == 0
+    assert "a pair, a class that it makes anew in each call" in str(fast.explain())
+    assert replays(lambda x: Pair(x + 1, x * 2), device) > 0
+
+
+def test_a_tensor_that_is_made_of_tensors(device: str) -> None:
+    why = reasons(lambda x: x + torch.Tensor([[x[0]]]).to(x.device), device)
+    assert "(put tensors together by torch.stack, or by view and cat)" in why
+    assert replays(lambda x: x + x[0].view(1, 1), device) > 0
+
+
+class Batch:
+    """Data of one call."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+
+
+def test_objects_of_calls_that_count(device: str) -> None:
+    """It is not the objects that keep these calls from being replayed."""
+    total = {"calls": 0}
+
+    def fn(batch: Batch) -> torch.Tensor:
+        total["calls"] += 1
+        return batch.x * 2
+
+    fast: Any = reprise.region(fn)
+    for _ in range(5 * CALLS):
+        x = torch.randn(3, device=device)
+        assert_same_bits(fast(Batch(x)), x * 2)
+    report = fast.explain()
+    assert report.replayed == 0
+    assert "total.calls to another constant again and again" in str(report)
+    assert "another Batch in each call, which does no harm" in str(report)
+    without: Any = reprise.region(lambda batch: batch.x * 2)
+    for _ in range(CALLS):
+        without(Batch(torch.randn(3, device=device)))
+    assert without.explain().replayed > 0, str(without.explain())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch.optim.lr_scheduler import LRScheduler
 
 from reprise._advice import for_changed, for_reader
@@ -23,6 +25,7 @@ _KEEP = (
     "callable"
 )
 FOLLOWS = "it changes {}: such changes are followed from the next call on"
+_ANOTHER = "it returns another structure"
 _MOST_SET = 32  # calls in a row that have set other places than those before
 _MOST_REFUSALS = 3  # of one structure of arguments
 # By a part of why a call cannot be written down: what helps.
@@ -44,9 +47,9 @@ _REMEDIES = {
     "region",
     "a function of TorchScript is called": "take the module or function that it was made "
     "of",
-    "it returns another structure": "return containers of one structure, and numbers as "
-    "tensors",
+    _ANOTHER: "return containers of one structure, and numbers as tensors",
     "copies to the host": "copy behind it",
+    "torch.tensor of tensors": "put tensors together by torch.stack, or by view and cat",
     "is made that is no ordinary one": "leave what makes it outside; "
     "nn.TransformerEncoder makes none with enable_nested_tensor=False",
     "is used that is no ordinary one": "leave what uses it outside",
@@ -58,6 +61,22 @@ _REMEDIES = {
 ARGUMENT = "let it return what it changes, and leave the argument as it is"
 _COUNTS = "that counts on the host"
 _OPTIMIZERS = "; of an optimizer, take fused=True or capturable=True"
+
+
+def _another(before: Any, now: Any) -> str:
+    """Return how two forms of what a call returns differ."""
+    left = [(before, now)]
+    while left:
+        one, other = left.pop()
+        if isinstance(one, type) and isinstance(other, type) and one is not other:
+            if one.__qualname__ == other.__qualname__:
+                return (
+                    f"it returns a {one.__name__}, a class that it makes anew in each call "
+                    "(make the class once, outside)"
+                )
+        elif type(one) is tuple is type(other) and len(one) == len(other):
+            left += zip(one, other, strict=True)
+    return _ANOTHER
 
 
 class Learning:
@@ -85,7 +104,7 @@ class Learning:
             known = variants.builders.get(learned.tape)
             if known is None or known[0] != form:
                 if known is not None and verdict != Verdict.SEEN:
-                    self.refuse(variants, "it returns another structure")
+                    self.refuse(variants, _another(known[0], form))
                     variants.off = True
                     return
                 variants.builders[learned.tape] = form, making.builder(form)

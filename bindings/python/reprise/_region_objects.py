@@ -42,6 +42,7 @@ class Objects(Generic[R]):
         self._known: dict[tuple[int, ...], tuple[list[weakref.ref[Any]], R | Given]]
         self._known = {}
         self._forms = Forms()  # of such objects
+        self._are_data = False  # those that came last
         self._strangers = 0  # sets of objects since a call was replayed
         # What objects of these types hold that nobody can look into, if they do.
         self._foreign = ""
@@ -78,7 +79,12 @@ class Objects(Generic[R]):
             self._standing.note(f"an argument holds {self._foreign}")
             return False
         names = ", ".join(sorted({type(each).__name__ for each in objects}))
-        if len(self._known) < _MOST_OBJECTS:  # those before are gone
+        if self._are_data:
+            why = (
+                f"is another {names} in each call, which does no harm by itself: the other "
+                "reasons say why no call is replayed"
+            )
+        elif len(self._known) < _MOST_OBJECTS:  # those before are gone
             why = f"is another {names} in each call (make it once, and give that one)"
         else:
             why = (
@@ -92,7 +98,7 @@ class Objects(Generic[R]):
         """Return what they hold. None: more than that counts, or there are none."""
         if not objects:
             return None
-        self._foreign = ""
+        self._foreign, self._are_data = "", False
         try:
             given = Given(objects, self._forms)
         except Foreign as foreign:
@@ -100,7 +106,8 @@ class Objects(Generic[R]):
             return None
         except Exception:  # the program's own, too: the region that is made says it
             return None
-        return given if self._knows(given) else None
+        self._are_data = self._knows(given)
+        return given if self._are_data else None
 
     def keep(self, objects: Sequence[Any], made: R | Given) -> None:
         """Keep this until one of the objects goes. Drops the oldest if there are too many."""

@@ -41,7 +41,10 @@ _SETTERS = frozenset(
 )
 _GETTERS = frozenset(map(id, map(operator.attrgetter("__getattribute__"), _PLAIN)))
 
-_LENGTH = "set items of a list or dictionary whose length stays, or return what it adds"
+_LENGTH = (
+    "set items of a list or dictionary whose length stays; return what it adds, and take "
+    "items away outside of the callable"
+)
 _CONTAINER = "let it hold plain tensors, or constants, under texts or integers"
 _OWN_WAY = "only attributes and items that are set in the ordinary way are followed"
 _HELD = "let it hold plain tensors, containers of these, or constants"
