@@ -1553,7 +1553,7 @@ def test_versions_and_views_are_those_of_eager(device: str) -> None:
     assert fast.explain().replayed >= CALLS - 4
 
 
-def test_inference_mode_that_begins_inside_is_refused(device: str) -> None:
+def test_inference_mode_that_ends_inside_is_refused(device: str) -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         with torch.inference_mode():
             y = x * 2

@@ -17,6 +17,7 @@
 
 #include "bindings/torch/base/autocast_state.h"
 #include "bindings/torch/base/tensor_form.h"
+#include "bindings/torch/region/gradient_mode.h"
 #include "bindings/torch/region/tape_arithmetic.h"
 #include "bindings/torch/region/used_up_outputs.h"
 
@@ -68,8 +69,7 @@ struct TapeRegister {
 struct TapeArgument {
   enum class Kind : uint8_t {
     kValue,
-    // One of those that are given at each call; `index` is which. Behind these
-    // come what Python computed (TapeArithmetic).
+    // Given at each call, by `index`; behind these what Python computed.
     kNumber,
     kNumbers,  // a list, in which `numbers` are such ones
     kTensor,
@@ -104,7 +104,7 @@ struct TapeCall {
   // kUndefined: nobody uses it.
   std::vector<int32_t> results = {};
   std::vector<int32_t> last_uses = {};  // registers that no later call uses
-  bool grad_mode = false;
+  GradientMode grad_mode = GradientMode::kOff;
   // So it was on for the kernel. Other calls below autograd have it off.
   std::optional<AutocastState> autocast = {};
   // What it calls itself is none of the program's: it counts no writes and

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -140,6 +141,27 @@ bool AreSame(const TapeArgument& a, const TapeArgument& b) {
          (a.kind == TapeArgument::Kind::kNumber || SameValue(a.value, b.value));
 }
 
+// All of its calls are made in inference mode, in which the thread is not.
+bool IsOfInference(const TapeRecord& record) {
+  return !record.calls.empty() &&
+         record.calls.front().grad_mode == GradientMode::kInference &&
+         !c10::InferenceMode::is_enabled();
+}
+
+// Behind all calls: gives gradients to their tensors, and adds to `outputs`.
+void Leave(const TapeRecord& record, TapeValues& made,
+           std::vector<at::Tensor>& outputs) {
+  for (const TapeGradient& gradient : record.gradients) {
+    if (gradient.after == TapeArgument::kNone) continue;
+    made.Look(static_cast<int32_t>(gradient.of))->mutable_grad() =
+        made.Take(gradient.after);
+  }
+  outputs.reserve(record.outputs.size());
+  for (const int32_t reg : record.outputs) outputs.push_back(made.Take(reg));
+  GiveUsedUpHistories(record.used_up,
+                      std::span(outputs).last(record.outputs.size()));
+}
+
 // But for what is read.
 bool AreSame(const TapeCall& a, const TapeCall& b) {
   return a.op == b.op && a.results == b.results && a.grad_mode == b.grad_mode &&
@@ -268,6 +290,9 @@ TapeRan TapeRuns::Run(const Tape& tape, std::vector<at::Tensor>& outputs,
   }
   KeepGenerators(tape);
   {
+    // It asks for autograd's keys, which the next one leaves out.
+    std::optional<c10::InferenceMode> inference;
+    if (IsOfInference(record)) inference.emplace();
     const c10::impl::ExcludeDispatchKeyGuard below(
         record.level == TapeLevel::kBelowAutograd
             ? c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset
@@ -292,15 +317,7 @@ TapeRan TapeRuns::Run(const Tape& tape, std::vector<at::Tensor>& outputs,
       throw;
     }
   }
-  for (const TapeGradient& gradient : record.gradients) {
-    if (gradient.after == TapeArgument::kNone) continue;
-    made->Look(static_cast<int32_t>(gradient.of))->mutable_grad() =
-        made->Take(gradient.after);
-  }
-  outputs.reserve(record.outputs.size());
-  for (const int32_t reg : record.outputs) outputs.push_back(made->Take(reg));
-  GiveUsedUpHistories(record.used_up,
-                      std::span(outputs).last(record.outputs.size()));
+  Leave(record, *made, outputs);
   generators_.clear();
   TellWarnings();
   return TapeRan::kDone;

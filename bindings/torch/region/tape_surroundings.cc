@@ -111,9 +111,17 @@ TapeSurroundings::TapeSurroundings(TapeLevel level, TapePass pass)
   seed_ = SeedOf(device_);
 }
 
-const char* TapeSurroundings::Difference() const {
-  if (c10::InferenceMode::is_enabled() != inference_) {
-    return "inference mode begins or ends inside: put it around it";
+const char* TapeSurroundings::Difference(
+    std::span<const TapeCall> calls) const {
+  const bool inference = c10::InferenceMode::is_enabled();
+  // It may begin inside of the callable, round all of its calls.
+  const bool may_begin =
+      level_ == TapeLevel::kBelowAutograd && pass_ == TapePass::kWhole;
+  const bool expected =
+      calls.empty() ? inference_ || (inference && may_begin)
+                    : calls.back().grad_mode == GradientMode::kInference;
+  if (inference != expected) {
+    return "inference mode begins or ends inside: put it around all operators";
   }
   if ((level_ == TapeLevel::kAboveAutograd || pass_ != TapePass::kWhole) &&
       TangentsAreMade() && !tangents_) {

@@ -38,8 +38,9 @@ class TapeSurroundings {
   // autograd saves; they are set behind this.
   TapeSurroundings(TapeLevel level, TapePass pass);
 
-  // Why no call can be written down from where the thread is now; null: it can.
-  const char* Difference() const;
+  // Why no call can be written down from where the thread is now, behind these;
+  // null: it can.
+  const char* Difference(std::span<const TapeCall> calls) const;
   // More hooks of saved tensors (`saved_tensors_hooks`, `save_on_cpu`,
   // checkpointing) are set now: who saves a tensor for its gradient meets them.
   bool MoreHooks() const;

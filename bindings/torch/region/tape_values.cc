@@ -168,7 +168,7 @@ c10::IValue TapeValues::ValueOf(const TapeArgument& argument,
 
 bool TapeValues::Make(const TapeCall& call, const TapeInputs& inputs,
                       torch::jit::Stack& stack) {
-  at::GradMode::set_enabled(call.grad_mode);
+  at::GradMode::set_enabled(call.grad_mode == GradientMode::kOn);
   std::optional<c10::impl::ForceDispatchKeyGuard> as_program;
   if (call.calls_python) as_program.emplace(surroundings_);
   const c10::impl::ExcludeDispatchKeyGuard inner(

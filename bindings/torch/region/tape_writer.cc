@@ -57,7 +57,7 @@ TapeWriter::TapeWriter(Parts parts)
 
 void TapeWriter::CheckSurroundings(const c10::OperatorHandle& op,
                                    std::span<const c10::IValue> arguments) {
-  if (const char* const difference = surroundings_.Difference()) {
+  if (const char* const difference = surroundings_.Difference(record_.calls)) {
     fault_.Refuse(difference);
   }
   CheckHooks(arguments);
@@ -126,7 +126,7 @@ size_t TapeWriter::Write(const c10::OperatorHandle& op,
   TapeCall& call = record_.calls.emplace_back(TapeCall{.op = op});
   call.writes_data = writes_data;
   names_.NoteViews(op, arguments, record_.calls.size() - 1);
-  call.grad_mode = at::GradMode::is_enabled();
+  call.grad_mode = GradientModeNow();
   if (parts_.level == TapeLevel::kBelowAutograd) call.autocast = AutocastOf(op);
   // As autograd's kernels call those below; one that counts a write, or gives a
   // view, has a kernel of its own for that.

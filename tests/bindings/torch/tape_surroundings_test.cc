@@ -5,11 +5,13 @@
 #include <ATen/ATen.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <string>
+#include <vector>
 
 namespace reprise::bindings {
 namespace {
@@ -18,15 +20,34 @@ constexpr TapeLevel kBelow = TapeLevel::kBelowAutograd;
 constexpr TapeLevel kAbove = TapeLevel::kAboveAutograd;
 
 bool Differs(const TapeSurroundings& surroundings) {
-  return surroundings.Difference() != nullptr;
+  return surroundings.Difference({}) != nullptr;
 }
 
-TEST(TapeSurroundingsTest, InferenceModeBeginsOrEnds) {
+std::vector<TapeCall> CallsUnder(GradientMode mode) {
+  const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::relu", "");
+  return {TapeCall{.op = op, .grad_mode = mode}};
+}
+
+TEST(TapeSurroundingsTest, InferenceModeIsRoundAllCalls) {
   const TapeSurroundings outside(kBelow, TapePass::kWhole);
-  EXPECT_FALSE(Differs(outside));
+  const TapeSurroundings forward(kBelow, TapePass::kForward);
+  const TapeSurroundings above(kAbove, TapePass::kWhole);
+  const auto before = CallsUnder(GradientMode::kOff);
+  const auto within = CallsUnder(GradientMode::kInference);
+  EXPECT_EQ(outside.Difference({}), nullptr);
+  EXPECT_EQ(outside.Difference(before), nullptr);
+  EXPECT_NE(outside.Difference(within), nullptr) << "it has ended";
   const c10::InferenceMode inference;
-  EXPECT_TRUE(Differs(outside));
-  EXPECT_FALSE(Differs(TapeSurroundings(kBelow, TapePass::kWhole)));
+  EXPECT_EQ(outside.Difference({}), nullptr) << "the first call decides";
+  EXPECT_EQ(outside.Difference(within), nullptr);
+  EXPECT_NE(outside.Difference(before), nullptr) << "it has begun";
+  EXPECT_NE(forward.Difference({}), nullptr);
+  EXPECT_NE(above.Difference({}), nullptr);
+  const TapeSurroundings inside(kBelow, TapePass::kWhole);
+  EXPECT_EQ(inside.Difference({}), nullptr);
+  const c10::InferenceMode ended(false);
+  EXPECT_NE(inside.Difference({}), nullptr);
 }
 
 TEST(TapeSurroundingsTest, AnomalyDetectionBegins) {
