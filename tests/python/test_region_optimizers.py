@@ -339,3 +339,36 @@ def test_a_schedule_inside_and_its_remedy(device: str, schedule: Any) -> None:
         outside(torch.randn(3, 4).to(device))
         rates.step()
     assert outside.explain().replayed >= CALLS - 6, str(outside.explain())
+
+
+class Storing(torch.optim.SGD):
+    """It keeps what its group holds."""
+
+    kept: Any = None
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            self.kept = group["ways"], group["ways"][0]
+            with torch.no_grad():
+                for each in group["params"]:
+                    each.sub_(each.grad, alpha=group["ways"][0])
+
+
+def test_numbers_that_an_optimizer_stores(device: str) -> None:
+    """They are the program's own behind the call."""
+    net = nn.Linear(4, 1).to(device)
+    optimizer = Storing(net.parameters(), lr=0.1)
+    optimizer.param_groups[0]["ways"] = (0.1, 1.0)
+
+    def step(x: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+
+    fast: Any = reprise.region(step)
+    for call in range(CALLS):
+        ways = optimizer.param_groups[0]["ways"] = (0.1 + call / 100, float(call))
+        fast(torch.randn(3, 4).to(device))
+        assert optimizer.param_groups[0]["ways"] is ways
+        assert optimizer.kept == (ways, ways[0])
+        assert {*map(type, (*optimizer.kept[0], optimizer.kept[1]))} == {float}

@@ -108,12 +108,13 @@ def with_optimizers(
                     others.append((key, type(value), token))
             params = group["params"]
             others.append(("params", id(params), *map(id, params)))
-        form = form, tuple(others)
+        form = form, tuple(others), _GROUPS
     return form, numbers, ""
 
 
 _PLAIN = classes.ids_of(bool, int, str, type(None))
 _FLOATS = {float}
+_GROUPS = object()  # marks what one optimizer holds
 _A_NUMBER = "a number of NumPy's"  # whose value may be another one
 
 
@@ -162,11 +163,11 @@ class Loose:
         self.keys: frozenset[str] = frozenset()
         self._before: tuple[Any, ...] = ()  # groups of the last call that was recorded
 
-    def learn(self, form: Any, count: int) -> None:
-        """Learn from the form of a call that is recorded, with what `count` optimizers hold."""
+    def learn(self, form: Any) -> None:
+        """Learn from the form of a call that is recorded, with what optimizers hold."""
         groups: list[Any] = []
-        for _ in range(count):
-            form, of_one = form
+        while type(form) is tuple and form and form[-1] is _GROUPS:
+            form, of_one, _ = form
             groups += of_one
         before, self._before = self._before, tuple(groups)
         if len(before) != len(groups):
@@ -191,7 +192,7 @@ def what_changed(
     """
     now, form_now = parts, form
     for _ in optimizers:
-        form_now, _ = form_now
+        form_now = form_now[0]
     if parts.containers is None:
         now, before = tree.Parts(), form_now
         try:

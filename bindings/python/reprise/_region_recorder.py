@@ -97,7 +97,7 @@ class Recorder:
         """Return the result of the callable, which runs."""
         walk = self._reads.walk
         assert walk is not None
-        self._loose.learn(call.form, len(walk.optimizers))
+        self._loose.learn(call.form)
         odd, is_hopeless = self._reads.note_constants(call.before)
         if odd:
             self._learning.note_anew(odd)
