@@ -123,6 +123,23 @@ def reads(world: World) -> Step:
     return step
 
 
+@program
+def constants(world: World) -> Step:
+    """Tensors of numbers, which torch detaches there, in code that handles errors."""
+
+    @torch.inference_mode()
+    def step(x: torch.Tensor) -> Any:
+        try:
+            scale = torch.tensor([2.0, 3.0, 4.0, 5.0]).to(x.device)
+            whole = torch.tensor(3)
+        finally:
+            world.net.eval()
+        world.sums.add_(x.sum(0))
+        return x * scale + whole, (x * 2).detach_()
+
+    return step
+
+
 def run_both(device: str, make: Callable[[World], Step], training: bool) -> Any:
     """Compare a region with a plain twin in each call, and return its report."""
     worlds = World(device), World(device)

@@ -202,6 +202,10 @@ bool OnlyCopies(const c10::OperatorHandle& op) {
          name == "aten::to" || name == "aten::clone";
 }
 
+bool DoesNothing(const c10::OperatorHandle& op) {
+  return op.operator_name().name == "aten::detach_";
+}
+
 bool TellsHowItDrew(const c10::OperatorHandle& op) {
   return op.operator_name().name.find("attention") != std::string::npos;
 }

@@ -61,6 +61,10 @@ bool MayRaise(const c10::OperatorHandle& op,
 // Though the host waits within it: it copies, or hands out what there is.
 bool OnlyCopies(const c10::OperatorHandle& op);
 
+// Below autograd: aten::detach_ gives back what it is given, and writes
+// nothing. In inference mode torch.tensor calls it.
+bool DoesNothing(const c10::OperatorHandle& op);
+
 // Of its results, some are tensors of the host that say where in the random
 // generator's sequence it drew: for its backward pass.
 bool TellsHowItDrew(const c10::OperatorHandle& op);

@@ -146,7 +146,8 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
   }
   // What a composite operator calls is written down, not the operator: it may
   // be another layer's business.
-  if (level == TapeLevel::kBelowAutograd && !HasKernel(op)) {
+  if (level == TapeLevel::kBelowAutograd &&
+      (!HasKernel(op) || DoesNothing(op))) {
     op.redispatchBoxed(below, stack);
     return;
   }
