@@ -168,6 +168,12 @@ TEST(TapeOpsTest, CopiesDoNothingElse) {
   EXPECT_FALSE(OnlyCopies(Op("aten::add", "Tensor")));
 }
 
+TEST(TapeOpsTest, DetachingInPlaceDoesNothingBelowAutograd) {
+  EXPECT_TRUE(DoesNothing(Op("aten::detach_")));
+  EXPECT_FALSE(DoesNothing(Op("aten::detach")));
+  EXPECT_FALSE(DoesNothing(Op("aten::squeeze_")));
+}
+
 TEST(TapeOpsTest, ContentIsMissingOfWhatIsEmpty) {
   EXPECT_TRUE(LeavesUnwritten(Op("aten::empty", "memory_format")));
   EXPECT_TRUE(LeavesUnwritten(Op("aten::new_empty")));
