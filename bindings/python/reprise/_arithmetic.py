@@ -24,6 +24,8 @@ from reprise._frames import Owner, is_torchs, owner_of
 
 # Functions of an optimizer's that have computed nothing, and call hooks and closures.
 _CALL_THE_PROGRAM = frozenset({"step", "wrapper", "zero_grad"})
+# Those that hand out groups, or what they hold.
+_SHOW_GROUPS = frozenset({"state_dict", "__getstate__", "__repr__"})
 EXACT = 1 << 53  # integers below are floats, too
 _GET_VALUE = _optimizer._get_value
 FOLDER = os.path.dirname(torch.optim.__file__) + os.sep
@@ -70,6 +72,7 @@ class Arithmetic:
         self.values: list[float] = []
         # Who may have been given what was read or computed; "": nobody.
         self.escape = ""
+        self.shows_groups = False  # code of torch's has handed out what groups hold
         self._constants: dict[str, int] = {}
         for index, value in enumerate(given):
             self.add(NumberOp.GIVEN, index, 0, value)
@@ -117,13 +120,15 @@ class Arithmetic:
 
     def saw_function(self, frame: types.FrameType) -> None:
         """See a function of Python's, which an optimizer or one of torch's functions calls."""
+        code = frame.f_code
+        self.shows_groups |= code.co_name in _SHOW_GROUPS and is_followed(frame)
         caller = frame.f_back
         if self.escape or caller is None or not is_followed(caller):
             return
-        file = frame.f_code.co_filename
+        file = code.co_filename
         known = is_torchs(file) or owner_of(file) in (Owner.REPRISE, Owner.LIBRARY)
         if not known and caller.f_code.co_name not in _CALL_THE_PROGRAM:
-            self.escape = frame.f_code.co_name
+            self.escape = code.co_name
 
 
 def take_read() -> int:

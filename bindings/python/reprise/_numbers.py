@@ -247,6 +247,61 @@ def _plain(value: Any) -> Any:
     return float.__float__(value)
 
 
+# Groups, keys, what stands there, and what is to stand there meanwhile.
+Replaced = list[tuple[dict[str, Any], str, Any, Any]]
+
+
+class _Noting:
+    """Puts numbers that note in the places of floats, which come in order."""
+
+    def __init__(
+        self, notes: Notes, containers: Containers | None, computes: bool
+    ) -> None:
+        self._notes = notes
+        self._containers = containers
+        self._computes = computes
+        self._index = 0
+
+    def argument(self, value: Any) -> Any:
+        """Return a number in place of a float. Those within others count as looked at."""
+        if type(value) is float:
+            return self._number(value, self._computes)
+        inside = tree.Parts()
+        inside.containers = self._containers
+        tree.flatten(value, inside)
+        self._index += len(inside.numbers)
+        return value
+
+    def rates(
+        self,
+        optimizers: Iterable[torch.optim.Optimizer],
+        computes: bool,
+        hidden: bool,
+        loose: Container[str],
+    ) -> Replaced:
+        """Return what is to be put into groups, and where. `hidden`, `loose`: see `noted`."""
+        replaced: Replaced = []
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                for key, value in group.items():
+                    if type(value) is float or (hidden and is_numpys(type(value))):
+                        plain = float.__float__(value)
+                        number = self._number(plain, computes)
+                        replaced.append((group, key, value, number))
+                    elif key in loose and are_floats(value):
+                        numbers = [self._number(each, computes) for each in value]
+                        replaced.append((group, key, value, tuple(numbers)))
+                    elif is_numpys(type(value)):
+                        self._index += 1  # which counts as looked at
+        return replaced
+
+    def _number(self, value: float, computes: bool) -> float:
+        index = self._index
+        self._notes.computed[index] = computes
+        self._index += 1
+        return value if computes else Number.of(value, index, self._notes)
+
+
 @contextlib.contextmanager
 def noted(
     args: tuple[Any, ...],
@@ -256,6 +311,7 @@ def noted(
     containers: Containers | None,
     *,
     computes: bool,
+    computes_rates: bool,
     reads: bool,
     hidden: bool,
     loose: Container[str],
@@ -264,35 +320,15 @@ def noted(
 
     `containers`: among the arguments, whose floats are part of their form. If it `reads`, so do numbers that torch's optimizers read from tensors of the host. Floats
     within containers count as looked at. If the code `computes`, all floats do. So do floats that the code stores: ordinary ones are in their places at the end.
+    `computes_rates`: likewise of optimizers' floats alone.
     `hidden`: only torch's optimizers look at their numbers, so that NumPy's are noted, too.
     `loose`: see `with_optimizers`.
     """
-    index = 0
-    computes |= tells_floats_apart()
-
-    def note(value: Any) -> Any:
-        nonlocal index
-        if type(value) is float:
-            notes.computed[index] = computes
-            index += 1
-            return value if computes else Number.of(value, index - 1, notes)
-        inside = tree.Parts()
-        inside.containers = containers
-        tree.flatten(value, inside)
-        index += len(inside.numbers)
-        return value
-
-    noted_args = [note(each) for each in args]
-    noted_kwargs = {key: note(each) for key, each in kwargs.items()}
-    replaced: list[_Replaced] = []
-    for group in [group for each in optimizers for group in each.param_groups]:
-        for key, value in group.items():
-            if type(value) is float or (hidden and is_numpys(type(value))):
-                replaced.append((group, key, value, note(float.__float__(value))))
-            elif key in loose and are_floats(value):
-                replaced.append((group, key, value, (*map(note, value),)))
-            elif is_numpys(type(value)):
-                index += 1  # which counts as looked at
+    apart = tells_floats_apart()
+    noting = _Noting(notes, containers, computes or apart)
+    noted_args = [noting.argument(each) for each in args]
+    noted_kwargs = {key: noting.argument(each) for key, each in kwargs.items()}
+    replaced = noting.rates(optimizers, computes_rates or apart, hidden, loose)
     try:
         _set(replaced)
         with (
@@ -320,16 +356,12 @@ def _replace_stored(notes: Notes) -> None:
     made.clear()
 
 
-# Of a group: a key, what it holds, and what stands there meanwhile.
-_Replaced = tuple[dict[str, Any], str, Any, Any]
-
-
-def _set(replaced: list[_Replaced]) -> None:
+def _set(replaced: Replaced) -> None:
     for group, key, _, number in replaced:
         group[key] = number
 
 
-def _put_back(replaced: list[_Replaced]) -> None:
+def _put_back(replaced: Replaced) -> None:
     while replaced:
         group, key, value, number = replaced.pop()
         if group.get(key) is number:

@@ -134,7 +134,7 @@ class RecordedCall:
     def begin(self, walk: Walk) -> bool:
         """Begin. Returns False if another recording is open."""
         call = self._call
-        hidden = _hides_numbers(walk)
+        hidden = _hides_numbers(walk, call.parts)
         seen = len(call.parts.numbers if hidden else call.numbers)
         with torch._C.DisableTorchFunctionSubclass():  # of tensors that it leads to
             return self._opened.begin(call.tensors, call.numbers, self._own, seen)
@@ -177,7 +177,7 @@ class RecordedCall:
         notes, watch = self._notes, self.watch
         assert notes is not None
         # Who sees no calls does not see where numbers go.
-        hidden = _hides_numbers(walk) and not any(
+        hidden = _hides_numbers(walk, self._call.parts) and not any(
             issubclass(kind, torch.optim.lr_scheduler.LRScheduler)
             for kind in walk.kinds
         )  # which would compute with them
@@ -190,9 +190,11 @@ class RecordedCall:
         is_blind = isinstance(watch, CallWatch) and not watch.sees_calls()
         seen = len(self._call.parts.numbers if hidden else self._call.numbers)
         watch.taken = lambda: notes.look_at_given(seen)
+        computes = walk.computes(self._call.form) or is_blind
         return noted(
             *(args, kwargs, walk.optimizers, notes, self._call.parts.containers),
-            computes=walk.computes(self._call.form) or is_blind,
+            computes=computes,
+            computes_rates=computes and not (hidden and reads),
             reads=reads,
             hidden=hidden,
             loose=self._call.loose,
@@ -267,6 +269,8 @@ class RecordedCall:
         if (notes := self._notes) is None:
             return self._opened.end(outputs, [], len(self.outputs))
         arithmetic = notes.arithmetic
+        if arithmetic.shows_groups:
+            notes.look_at_given(len(self._call.numbers))
         if arithmetic.escape:
             notes.look_at_operands()
         else:
@@ -274,9 +278,29 @@ class RecordedCall:
         return self._opened.end(outputs, notes.computed, len(self.outputs))
 
 
-def _hides_numbers(walk: Walk) -> bool:
-    """Only torch's optimizers look at the numbers of their groups."""
-    return walk.hides_groups() and are_torchs(walk.optimizers)
+def _hides_numbers(walk: Walk, given: tree.Parts) -> bool:
+    """Only torch's optimizers look at the numbers of their groups.
+
+    `given`: the arguments, of which a group may be one.
+    """
+    return (
+        walk.hides_groups()
+        and are_torchs(walk.optimizers)
+        and not _hold_groups(given, walk.optimizers)
+    )
+
+
+def _hold_groups(given: tree.Parts, optimizers: list[torch.optim.Optimizer]) -> bool:
+    """Return whether arguments may hold a group: they have a number that is one of its."""
+    if given.containers is not None:  # whose numbers are part of their form
+        return bool(optimizers)
+    numbers = set(map(id, given.numbers))
+    return any(
+        id(value) in numbers
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for value in group.values()
+    )
 
 
 def _check_kept(before: Held) -> None:

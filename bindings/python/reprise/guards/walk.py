@@ -100,6 +100,7 @@ class Walk:
                 self._trail.add(function.__name__, function, Domain.PROGRAM)
         self._trail.run(self._visit)
         self._data.forget_own_locks()
+        self._leads_to_groups = self._is_led_to_groups()
         self._trail.end()
         found = self._trail.found
         self.written = tuple([each for each in written if id(each.of) in found])
@@ -185,9 +186,17 @@ class Walk:
     def hides_groups(self) -> bool:
         """Return whether the program's code looks into no group of an optimizer."""
         groups = {"param_groups", "defaults"}
-        return self.names().isdisjoint(
-            groups | READ_ALL
-        ) and self._trail.by_others.isdisjoint(groups)
+        return (
+            not self._leads_to_groups
+            and self.names().isdisjoint(groups | READ_ALL)
+            and self._trail.by_others.isdisjoint(groups)
+        )
+
+    def _is_led_to_groups(self) -> bool:
+        """Return whether a group is led to past its optimizer: as what that was made of."""
+        is_known = self._trail.is_known
+        groups = (each.param_groups for each in self.optimizers)
+        return any(is_known(each) or any(map(is_known, each)) for each in groups)
 
     def names(self) -> frozenset[str]:
         """Attributes and globals that the program's code names."""
