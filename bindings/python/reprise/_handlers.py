@@ -175,6 +175,8 @@ class Managers:
                 return True
             self._kept.append(code)
             return False if is_torchs(code.co_filename) else self._of_generator(code)
+        if kind is contextlib.suppress:  # of nothing, as a `nullcontext`
+            return bool(manager._exceptions)
         leave = kind.__exit__
         if isinstance(leave, types.FunctionType):
             return not _does_nothing(leave.__code__)
