@@ -262,3 +262,96 @@ def test_the_scan_finds_an_operator_that_decides(
         )
         assert found == {Found(f"reprise_values::{name}", "lengths")}
         assert not host_values.named(*found)
+
+
+def splits(x: torch.Tensor, size: float) -> list[torch.Tensor]:
+    return [*x.tensor_split(torch.full((1,), size).long())]
+
+
+def counts_what_is_less(x: torch.Tensor, size: float) -> list[torch.Tensor]:
+    return [*x.tensor_split((torch.arange(4.0) < size).sum().reshape(1))]
+
+
+def takes_what_is_less(x: torch.Tensor, size: float) -> list[torch.Tensor]:
+    return [x[torch.arange(13.0) < size]]
+
+
+@pytest.mark.parametrize("fn", [splits, counts_what_is_less, takes_what_is_less])
+def test_numbers_by_which_deciding_values_are_made(fn: Any, device: str) -> None:
+    """A float that is another one in each call decides as what is made of it does."""
+    fast: Any = reprise.region(fn)
+    for size in [1.1, 1.2, 1.3, 1.15, 2.5, 3.5, 1.4, 2.2, 4.0, 1.25]:
+        x = torch.randn(13, device=device)
+        assert_same_bits(fast(x, size), fn(x, size), str(size))
+
+
+MASK = torch.tensor([True, False] * 6 + [True])
+OTHER = torch.tensor([False, True] * 6 + [True])
+
+
+def masked(x: torch.Tensor) -> torch.Tensor:
+    return x[MASK] * 2
+
+
+def selected(x: torch.Tensor) -> torch.Tensor:
+    return x * MASK.nonzero().size(0)
+
+
+def runs(x: torch.Tensor) -> torch.Tensor:
+    """As models that are given images of several sizes find those of one size."""
+    sizes = torch.tensor([x.size(0), x.size(0), 7])
+    ends = torch.unique_consecutive(sizes, return_counts=True)[1].cumsum(0)
+    return x[: ends[0]] - x[: ends[1]].sum()
+
+
+@pytest.mark.parametrize("fn", [masked, selected, runs])
+def test_sizes_that_follow_from_constants(fn: Any, device: str) -> None:
+    """They are the same as long as these hold what they held."""
+    fast: Any = reprise.region(fn)
+    values = [MASK.clone(), OTHER.clone()]
+
+    def arguments(value: torch.Tensor) -> tuple[torch.Tensor]:
+        MASK.copy_(value)
+        return (torch.randn(13, device=device),)
+
+    try:
+        check(fast, fn, arguments, values)
+    finally:
+        MASK.copy_(values[0])
+
+
+def of_an_argument(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0]
+
+
+def of_a_draw(x: torch.Tensor) -> torch.Tensor:
+    return x[torch.rand(13) > 0.5]
+
+
+def of_what_is_written(x: torch.Tensor) -> torch.Tensor:
+    OTHER[0] = ~OTHER[0]
+    return x[OTHER]
+
+
+def of_memory_as_it_is(x: torch.Tensor) -> torch.Tensor:
+    kept = torch.empty(13, dtype=torch.bool)
+    kept[:] = MASK
+    return x[kept]
+
+
+@pytest.mark.parametrize(
+    "fn", [of_an_argument, of_a_draw, of_what_is_written, of_memory_as_it_is]
+)
+def test_sizes_that_follow_from_other_data(fn: Any) -> None:
+    fast: Any = reprise.region(fn)
+    for call in range(CALLS):
+        x = torch.randn(13)
+        before = OTHER.clone()
+        torch.manual_seed(call)
+        found = fast(x)
+        OTHER.copy_(before)
+        torch.manual_seed(call)
+        assert_same_bits([found], [fn(x)])
+    report = fast.explain()
+    assert report.replayed == 0
+    assert "depends on data" in str(report)

@@ -4,7 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
+#include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
 #include "bindings/torch/region/tape_ops.h"
 #include "bindings/torch/runtime/op_policy.h"
@@ -50,9 +53,10 @@ void DecidingValues::NoteTensors(const c10::OperatorHandle& op,
   }
 }
 
-DecidingValues::StorageSet DecidingValues::FindOrigins(
-    const c10::StorageImpl* storage, const std::string& reader) {
-  StorageSet from = {storage};
+DecidingValues::Origins DecidingValues::FindOrigins(
+    const c10::StorageImpl* storage) {
+  Origins found{.storages = {storage}};
+  StorageSet& from = found.storages;
   for (size_t c = record_.calls.size(); c-- > 0;) {
     const TapeCall& call = record_.calls[c];
     const auto is_from = [&](int32_t reg) {
@@ -64,18 +68,38 @@ DecidingValues::StorageSet DecidingValues::FindOrigins(
                std::ranges::any_of(call.arguments[i].registers, is_from);
     }
     if (!makes) continue;
-    if (Draws(call.op) || call.calls_python) {
-      fault_.Refuse(Refusal::kDecidedByDrawn, reader);
-    }
+    found.drawn |= Draws(call.op) || call.calls_python;
+    found.unwritten |= LeavesUnwritten(call.op);
     const bool by_values = DecidesByValues(call.op);
     for (size_t i = 0; i < call.arguments.size(); ++i) {
       if (by_values && !DecidesByValues(call.op, i)) continue;
+      NoteNumbers({&call.arguments[i].value, 1});
       for (const int32_t reg : call.arguments[i].registers) {
         if (reg >= 0) from.insert(names_.StorageOf(reg));
       }
     }
   }
-  return from;
+  return found;
+}
+
+const c10::TensorImpl* DecidingValues::LookBefore(size_t reg) const {
+  const TapeRegister& of = record_.registers[reg];
+  const c10::TensorImpl* const given =
+      of.origin == Origin::kInput ? inputs_[of.index].unsafeGetTensorImpl()
+      : of.foreign.has_value()    ? of.foreign->_unsafe_get_target()
+                                  : nullptr;
+  const bool is_there = given != nullptr && of.form.device.is_cpu() &&
+                        !effects_.WritesTo(names_.storages()[reg]) &&
+                        given->numel() * given->itemsize() <= kMostContentBytes;
+  return is_there ? given : nullptr;
+}
+
+void DecidingValues::NoteContent(size_t reg, const c10::TensorImpl& given) {
+  if (std::ranges::find(record_.contents, static_cast<int32_t>(reg),
+                        &TapeContent::reg) == record_.contents.end()) {
+    record_.contents.push_back(
+        {static_cast<int32_t>(reg), CopyHostTensor(given)});
+  }
 }
 
 void DecidingValues::NoteContentsBehind(const at::Tensor& tensor,
@@ -84,28 +108,58 @@ void DecidingValues::NoteContentsBehind(const at::Tensor& tensor,
   InterruptSessions("values of the host are read");
   names_.RegisterOf(tensor);
   if (!tensor.has_storage() || fault_.refused()) return;
-  const StorageSet from =
-      FindOrigins(tensor.storage().unsafeGetStorageImpl(), reader);
+  const auto [from, drawn, unwritten] =
+      FindOrigins(tensor.storage().unsafeGetStorageImpl());
+  if (drawn) fault_.Refuse(Refusal::kDecidedByDrawn, reader);
   for (size_t reg = 0; reg < record_.registers.size(); ++reg) {
-    const TapeRegister& of = record_.registers[reg];
-    if (of.origin == Origin::kResult || !from.contains(names_.storages()[reg]))
+    if (record_.registers[reg].origin == Origin::kResult ||
+        !from.contains(names_.storages()[reg])) {
       continue;
-    const c10::TensorImpl* const given =
-        of.origin == Origin::kInput ? inputs_[of.index].unsafeGetTensorImpl()
-        : of.foreign.has_value()    ? of.foreign->_unsafe_get_target()
-                                    : nullptr;
-    if (given == nullptr || !of.form.device.is_cpu() ||
-        effects_.WritesTo(names_.storages()[reg]) ||
-        given->numel() * given->itemsize() > kMostContentBytes) {
+    }
+    const c10::TensorImpl* const given = LookBefore(reg);
+    if (given == nullptr) {
       fault_.Refuse(Refusal::kDecidedByDistant, reader);
       return;
     }
-    if (std::ranges::find(record_.contents, static_cast<int32_t>(reg),
-                          &TapeContent::reg) == record_.contents.end()) {
-      record_.contents.push_back(
-          {static_cast<int32_t>(reg), CopyHostTensor(*given)});
-    }
+    NoteContent(reg, *given);
   }
+}
+
+bool DecidingValues::KnowsSizes(const c10::OperatorHandle& op,
+                                std::span<const c10::IValue> arguments) {
+  if (!SizesByData(op, arguments)) return true;
+  // A mask says how much is taken of the first one.
+  if (PicksByIndices(op) || op.operator_name().name == "aten::masked_select") {
+    arguments = arguments.subspan(1);
+  }
+  StorageSet from;
+  bool by_calls = true;  // alone
+  bool on_host = true;
+  ForTensors(arguments, [&](const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    on_host &= tensor.device().is_cpu() && tensor.has_storage();
+    if (!on_host) return;
+    names_.RegisterOf(tensor);
+    Origins found = FindOrigins(tensor.storage().unsafeGetStorageImpl());
+    by_calls &= !found.drawn && !found.unwritten;
+    from.merge(found.storages);
+  });
+  if (!on_host || !by_calls || fault_.refused()) return false;
+  InterruptSessions("values of the host are read");
+  std::vector<std::pair<size_t, const c10::TensorImpl*>> all;
+  for (size_t reg = 0; reg < record_.registers.size(); ++reg) {
+    const Origin origin = record_.registers[reg].origin;
+    if (origin == Origin::kResult || !from.contains(names_.storages()[reg])) {
+      continue;
+    }
+    const c10::TensorImpl* const given = LookBefore(reg);
+    const bool outside =
+        origin == Origin::kForeign || origin == Origin::kConstant;
+    if (given == nullptr || !outside) return false;
+    all.emplace_back(reg, given);
+  }
+  for (const auto& [reg, given] : all) NoteContent(reg, *given);
+  return true;
 }
 
 bool DecidingValues::MayVary(size_t index) const {

@@ -41,6 +41,12 @@ class DecidingValues {
   void NoteTensors(const c10::OperatorHandle& op,
                    std::span<const c10::IValue> arguments);
 
+  // False: results are as large as data tells (SizesByData). True also if that
+  // follows from tensors of the host alone that are no arguments of the
+  // callable. Their contents are noted.
+  bool KnowsSizes(const c10::OperatorHandle& op,
+                  std::span<const c10::IValue> arguments);
+
   // A float among that call's arguments, a number that torch has made a tensor
   // of included, may be one that is given at each call: it may be another one
   // then, by which the operator raises. As TapeMatcher takes floats for them.
@@ -52,9 +58,18 @@ class DecidingValues {
   // The calls so far have its content follow from that of what there was before
   // the first one, which is noted.
   void NoteContentsBehind(const at::Tensor& tensor, const std::string& reader);
-  // All memory that the calls so far have its content follow from.
-  StorageSet FindOrigins(const c10::StorageImpl* storage,
-                         const std::string& reader);
+  // What the calls so far have a content follow from.
+  struct Origins {
+    StorageSet storages;
+    bool drawn = false;      // random numbers, or by the program's code
+    bool unwritten = false;  // or memory that no call may have written
+  };
+  // Numbers that these calls were given decide, too.
+  Origins FindOrigins(const c10::StorageImpl* storage);
+  // The tensor that stands for a register before the first call, if that is one
+  // of the host, not large, and no call has written it. Null: it is none.
+  const c10::TensorImpl* LookBefore(size_t reg) const;
+  void NoteContent(size_t reg, const c10::TensorImpl& given);
 
   TapeRecord& record_;
   TapeFault& fault_;

@@ -33,16 +33,20 @@ void ReadCheck::Before(const c10::OperatorHandle& op,
                          numbers_.IsCounter(arguments[0])));
 }
 
-void ReadCheck::BeforeOther(const c10::OperatorHandle& op,
+bool ReadCheck::BeforeOther(const c10::OperatorHandle& op,
                             std::span<const c10::IValue> arguments) {
   results_ = SizesByData(op, arguments)                ? Results::kSizes
              : IsOfOthers(op) && GivesNew(op.schema()) ? Results::kOthers
                                                        : Results::kNone;
-  if (results_ == Results::kNone) return;
+  if (results_ == Results::kNone) return true;
   why_no_read_ = WhyNoRead();
-  if (results_ == Results::kSizes && why_no_read_.has_value()) {
-    fault_.Refuse(ReasonOf(op, Refusal::kSizeDependsOnData, *why_no_read_));
-  }
+  return results_ == Results::kOthers || !why_no_read_.has_value();
+}
+
+void ReadCheck::SettleSizes(const c10::OperatorHandle& op, bool known) {
+  results_ = Results::kNone;
+  if (known) return;
+  fault_.Refuse(ReasonOf(op, Refusal::kSizeDependsOnData, *why_no_read_));
 }
 
 void ReadCheck::After(size_t index, std::span<const c10::IValue> results) {

@@ -40,8 +40,11 @@ class ReadCheck {
   void NoteDeclared(std::optional<c10::IValue> words) {
     declared_ = std::move(words);
   }
-  void BeforeOther(const c10::OperatorHandle& op,
+  // False: sizes depend on data, and no run may go back from here: whether they
+  // are `known` all the same is to be said. Refuses the call where they are not.
+  bool BeforeOther(const c10::OperatorHandle& op,
                    std::span<const c10::IValue> arguments);
+  void SettleSizes(const c10::OperatorHandle& op, bool known);
   // The call was made.
   void After(size_t call, std::span<const c10::IValue> results);
 

@@ -42,11 +42,6 @@ bool MakesAlike(const c10::OperatorHandle& op) {
          (name.name == "aten::bernoulli" && name.overload_name == "p");
 }
 
-bool PicksByIndices(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  return name == "aten::index" || name == "aten::_unsafe_index";
-}
-
 }  // namespace
 
 bool IsOfTools(const c10::OperatorHandle& op) {
@@ -70,6 +65,11 @@ bool Reads(const c10::OperatorHandle& op) {
 
 bool HandsDataOut(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::data_dependent_output) || Reads(op);
+}
+
+bool PicksByIndices(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return name == "aten::index" || name == "aten::_unsafe_index";
 }
 
 bool SizesByData(const c10::OperatorHandle& op,

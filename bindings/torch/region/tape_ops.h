@@ -25,6 +25,8 @@ bool Reads(const c10::OperatorHandle& op);
 
 // What Python gets, or the size of what it gets, is other data's another time.
 bool HandsDataOut(const c10::OperatorHandle& op);
+// It takes of its first argument what the others say.
+bool PicksByIndices(const c10::OperatorHandle& op);
 bool SizesByData(const c10::OperatorHandle& op,
                  std::span<const c10::IValue> arguments);
 

@@ -66,8 +66,8 @@ void TapeWriter::CheckSurroundings(const c10::OperatorHandle& op,
     reads_.Before(op, arguments);
   } else if (name.starts_with("c10d") || name.starts_with("_c10d")) {
     fault_.Refuse(Refusal::kOtherProcesses, op);
-  } else {
-    reads_.BeforeOther(op, arguments);
+  } else if (!reads_.BeforeOther(op, arguments)) {
+    reads_.SettleSizes(op, deciding_.KnowsSizes(op, arguments));
   }
   backward_.NoteCall(record_, fault_);
   if (!surroundings_.OnItsStream()) fault_.Refuse(Refusal::kSeveralStreams);
