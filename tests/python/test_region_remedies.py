@@ -138,3 +138,28 @@ def test_objects_of_calls_that_count(device: str) -> None:
     for _ in range(CALLS):
         without(Batch(torch.randn(3, device=device)))
     assert without.explain().replayed > 0, str(without.explain())
+
+
+def test_the_line_of_a_number_that_python_computes(device: str) -> None:
+    """It is where that number is given, though others differ before it."""
+    net = nn.Linear(4, 4).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    kept = torch.zeros(4, 4, device=device)
+
+    def step(x: torch.Tensor, momentum: float) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            kept.mul_(momentum).add_(net.weight, alpha=1 - momentum)
+        return loss.detach()
+
+    fast: Any = reprise.region(step)
+    for call in range(3 * CALLS):
+        optimizer.param_groups[0]["lr"] = 0.1 / (call + 1)
+        fast(torch.randn(3, 4, device=device), 1 - 0.5 / (call + 2))
+    line = step.__code__.co_firstlineno + 6
+    text = str(fast.explain()).replace("\n        ", " ")
+    assert f"{__file__}:{line}" in text, text
+    assert "compute this number outside of the callable" in text

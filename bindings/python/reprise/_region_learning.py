@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from torch.optim.lr_scheduler import LRScheduler
@@ -59,6 +60,12 @@ _REMEDIES = {
     "size, and run in each call, by @reprise.eager",
 }
 ARGUMENT = "let it return what it changes, and leave the argument as it is"
+# Of a number that an operator was given, and no argument is.
+_COMPUTED = re.compile(r"'\w+' is -?[0-9.e+-]+, was -?[0-9.e+-]+$")
+_COMPUTE_OUTSIDE = (
+    "compute this number outside of the callable, and give it as an argument, or as a "
+    "tensor"
+)
 _COUNTS = "that counts on the host"
 _OPTIMIZERS = "; of an optimizer, take fused=True or capturable=True"
 
@@ -154,6 +161,8 @@ class Learning:
         remedy = next(
             (helps for part, helps in _REMEDIES.items() if part in reason), ""
         )
+        if not remedy and _COMPUTED.search(reason):
+            remedy = _COMPUTE_OUTSIDE
         if _READS in reason:
             walk = self._reads.walk
             optimizers = walk.optimizers if walk is not None else ()

@@ -61,6 +61,11 @@ std::vector<double> ReadBy(const TapeRecord& record) {
 
 }  // namespace
 
+void NumberMatcher::NoteValues(double was, double is) {
+  const Values values(BitsOf(was), BitsOf(is));
+  if (known_.insert(values).second) new_.push_back(values);
+}
+
 std::optional<std::string> NumberMatcher::Differs(TapeRecord& expected,
                                                   TapeRecord& written) {
   expected.numbers.seen = std::max(expected.numbers.seen, written.numbers.seen);
@@ -71,6 +76,7 @@ std::optional<std::string> NumberMatcher::Differs(TapeRecord& expected,
     const size_t given = written.numbers.values.size();
     if (each.number < given || each.number - given >= is_.size() ||
         !SameBits(is_[each.number - given], each.is)) {
+      reason_ = {BitsOf(each.is), BitsOf(each.is)};
       return NameOf(each.place, written) + " is " + std::to_string(each.is);
     }
   }
@@ -80,7 +86,10 @@ std::optional<std::string> NumberMatcher::Differs(TapeRecord& expected,
     }
   }
   for (const Difference& each : differences_) {
-    if (auto difference = Explain(each, expected, written)) return difference;
+    if (auto difference = Explain(each, expected, written)) {
+      reason_ = {BitsOf(each.was), BitsOf(each.is)};
+      return difference;
+    }
   }
   return std::nullopt;
 }

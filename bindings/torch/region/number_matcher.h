@@ -37,12 +37,20 @@ class NumberMatcher {
   // At this place the number was another one.
   void Note(const Place& place, double was, double is) {
     differences_.push_back({place, was, is});
+    NoteValues(was, is);
   }
-  bool any() const { return !differences_.empty(); }
   // At this place stands that number of the tape's.
   void Expect(const Place& place, uint32_t number, double is) {
     expectations_.push_back({place, number, is});
+    NoteValues(is, is);
   }
+  // Bits of an operator's number in both recordings; where it is a number of
+  // the tape's, of this recording twice.
+  using Values = std::pair<uint64_t, uint64_t>;
+  // Those that were met for the first time since this was asked.
+  std::vector<Values> TakeNew() { return std::exchange(new_, {}); }
+  // Those by which `Differs` gave a reason; if one number is the reason.
+  const std::optional<Values>& reason() const { return reason_; }
   // Somewhere stands that number of the call's, as it did.
   void Confirm(uint32_t given, bool negated) {
     confirmed_.emplace(given, negated);
@@ -52,6 +60,7 @@ class NumberMatcher {
     differences_.clear();
     expectations_.clear();
     confirmed_.clear();
+    reason_.reset();
   }
 
   // At the end. Both records are changed: what varies in them varies by the
@@ -73,8 +82,7 @@ class NumberMatcher {
     uint32_t number = 0;
     double is = 0;
   };
-  using Values = std::pair<uint64_t, uint64_t>;  // bits: in which recording
-
+  void NoteValues(double was, double is);
   std::optional<std::string> ReadsDiffer(TapeRecord& expected,
                                          const TapeRecord& written) const;
   // A tensor of the host holds what a number that varies becomes in its type.
@@ -104,6 +112,9 @@ class NumberMatcher {
   std::vector<Difference> differences_;
   std::vector<Expectation> expectations_;
   std::set<std::pair<uint32_t, bool>> confirmed_;
+  std::set<Values> known_;
+  std::vector<Values> new_;
+  std::optional<Values> reason_;
   std::vector<double> was_;  // by node
   std::vector<double> is_;
   std::map<Values, std::vector<uint32_t>> by_values_;  // nodes

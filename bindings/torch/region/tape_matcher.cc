@@ -294,6 +294,7 @@ bool TapeMatcher::ExpectAnother(size_t index) {
     ForgetNumbers();  // the one before has named what varies in its way
     size_t call = 0;
     while (call <= index && !DifferenceAt(call).has_value()) ++call;
+    numbers_.TakeNew();  // the program is no longer where it took these
     if (call > index) {
       which_ = next;
       return true;

@@ -33,8 +33,13 @@ class TapeMatcher {
   // something with it but to hand it on, so that it cannot vary; empty: see
   // TapeRecorder::End.
   std::optional<std::string> EndDiffers(const std::vector<bool>& computed);
-  // Some operator was given another number: the end tells which.
-  bool HasOtherNumbers() const { return numbers_.any(); }
+  // Operators were given other numbers: the end tells which differ.
+  const std::optional<NumberMatcher::Values>& other_number() const {
+    return numbers_.reason();
+  }
+  std::vector<NumberMatcher::Values> TakeNewNumbers() {
+    return numbers_.TakeNew();
+  }
   // A number that differs is one that varies. (One that no call was given may
   // have decided which were made.)
   bool NumbersFit() const;
@@ -65,7 +70,6 @@ class TapeMatcher {
   // has by now.
   bool HoldTheSame();
   bool SameContents() const;
-  // As many of them.
   bool SameResults(const TapeCall& expected, const TapeCall& written);
   bool SameArgument(TapeArgument& expected, TapeArgument& written,
                     const NumberMatcher::Place& place, std::string& how);

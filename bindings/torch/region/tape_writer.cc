@@ -200,12 +200,11 @@ void TapeWriter::After(size_t index, std::span<const c10::IValue> results) {
       fault_.Refuse(Refusal::kReturnsObject, call.op);
     }
   }
-  if (!fault_.differs()) {
-    if (const auto difference = matcher_.Differs(index)) {
-      fault_.Differ(*difference);
-    } else if (other_number_ == 0 && matcher_.HasOtherNumbers()) {
-      other_number_ = TapeFault::AskForPlace();
-    }
+  if (fault_.differs()) return;
+  if (const auto difference = matcher_.Differs(index)) {
+    fault_.Differ(*difference);
+  } else {
+    other_numbers_.Ask(matcher_.TakeNewNumbers());
   }
 }
 
@@ -371,7 +370,7 @@ TapeWriter::Outcome TapeWriter::End(std::span<const at::Tensor> outputs,
   }
   if (!parts_.expected.empty() && !fault_.differs()) {
     if (const auto difference = matcher_.EndDiffers(computed)) {
-      fault_.Differ(*difference, other_number_);
+      fault_.Differ(*difference, other_numbers_.Of(matcher_.other_number()));
     }
     outcome.as_expected = !fault_.differs() && matcher_.NumbersFit();
   }

@@ -21,6 +21,7 @@
 #include "bindings/torch/region/deciding_values.h"
 #include "bindings/torch/region/formal_tensors.h"
 #include "bindings/torch/region/leaf_gradients.h"
+#include "bindings/torch/region/number_places.h"
 #include "bindings/torch/region/number_writer.h"
 #include "bindings/torch/region/read_check.h"
 #include "bindings/torch/region/tape.h"
@@ -175,7 +176,7 @@ class TapeWriter {
   bool sets_states_ = false;  // of random generators
   // By call: what its schema says that it writes.
   std::vector<std::vector<std::pair<int32_t, WeakTensor>>> written_;
-  uint64_t other_number_ = 0;  // the question where a number first differed
+  NumberPlaces other_numbers_;
 };
 
 }  // namespace reprise::bindings
