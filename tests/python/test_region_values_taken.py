@@ -269,6 +269,14 @@ OF_PACKAGES = {
     ),
     "a list": "import math\ndef takes(f): return math.fsum([f]) > 0.6",
     "the last one of two": "import math\ndef takes(f): return math.pow(2, f) > 1.5",
+    "a function in turn": "import math\n"
+    "def takes(f):\n"
+    "    g = math.sqrt if f > 2 else abs\n"
+    "    return math.log(g(f)) > -0.5",
+    "a function that was given": "import math\n"
+    "def takes(f, g=lambda f: f): return math.log(g(f)) > -0.5",
+    "a sum with it": "import math\ndef takes(f): return math.sqrt(2 * math.pi + f) > 2.6",
+    "a root of it": "import math\ndef takes(f): return math.log(math.sqrt(f)) > -0.2",
     "one of two": "import math\ndef takes(f): return math.sqrt(f if f else 1.0) > 0.8",
     "numpy's": "import numpy\ndef takes(f): return bool(numpy.floor(f) > 0)",
 }
@@ -314,6 +322,8 @@ OTHERS = {
     "a shape": "math.sqrt(x.shape[-1])",
     "a size": "math.sqrt(x.size(0))",
     "a constant": "math.sqrt(4)",
+    "a logarithm of a root": "math.log(math.sqrt(2 * math.pi))",
+    "a power of constants": "math.sqrt(-2 * -math.pi**2 + math.log(3))",
 }
 
 
@@ -332,6 +342,20 @@ def test_code_of_a_package_that_is_given_others(
     for number in [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]:
         x = torch.randn(4)
         assert_same_bits([fast(x, number)], [made.scaled(x, number)])
+    assert fast.explain().replayed == 6, str(fast.explain())
+
+
+def test_a_float_beside_a_normal_distribution(device: str) -> None:
+    """Whose density is computed with a logarithm of a root of constants."""
+
+    def fn(mean: torch.Tensor, weight: float) -> torch.Tensor:
+        normal = torch.distributions.Normal(mean, mean.exp(), validate_args=False)
+        return normal.log_prob(mean + 1) * weight
+
+    fast: Any = reprise.region(fn)
+    for call in range(8):
+        mean = torch.randn(4, device=device)
+        assert_same_bits([fast(mean, 0.1 * call)], [fn(mean, 0.1 * call)])
     assert fast.explain().replayed == 6, str(fast.explain())
 
 

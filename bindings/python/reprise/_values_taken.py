@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import math
 import types
 from typing import Any
 
@@ -23,6 +24,7 @@ _LEFT_OUT = frozenset({"CACHE", "EXTENDED_ARG", "PRECALL", "NOP"})
 _DIVIDES = frozenset({"/", "//", "**", "/=", "//=", "**="})
 _OLD_DIVIDES = ("BINARY_TRUE_DIVIDE", "BINARY_FLOOR_DIVIDE", "BINARY_POWER")
 _PLAIN = classes.ids_of(bool, int, float)
+_COMPUTES = frozenset({"BINARY_OP", "UNARY_NEGATIVE", "PUSH_NULL", "PRECALL", "CALL"})
 # By these a tensor gives a complex number, which takes the value of floats.
 _READS = frozenset({"item", "tolist"})
 
@@ -53,6 +55,8 @@ def _gives_a_plain_one(frame: types.FrameType) -> bool:
     call = steps[at]
     if not call.opname.startswith("CALL") or call.arg != 1 or call.is_jump_target:
         return False
+    if _is_of_constants(steps[at - 1].offset, frame):
+        return True
     return id(type(_operand(steps, at - 1, frame))) in _PLAIN
 
 
@@ -84,12 +88,54 @@ def _operand(steps: list[dis.Instruction], at: int, frame: types.FrameType) -> A
     return None
 
 
+def _is_of_constants(offset: int, frame: types.FrameType) -> bool:
+    """Return whether what the step there gives is computed from constants: `math.sqrt(2 * math.pi)`.
+
+    By steps in a row, of which each is known.
+    """
+    steps = _all_steps_of(frame.f_code)
+    at = next(index for index, each in enumerate(steps) if each.offset == offset)
+    depth = 0  # by how much the steps from there on have the stack grow
+    for index in range(at, -1, -1):
+        step = steps[index]
+        if not _is_constant(step, steps[index - 1] if index else step, frame):
+            return False
+        depth += dis.stack_effect(step.opcode, step.arg, jump=False)
+        if depth == 1:
+            return True
+        if step.is_jump_target:
+            return False
+    return False
+
+
+def _is_constant(
+    step: dis.Instruction, before: dis.Instruction, frame: types.FrameType
+) -> bool:
+    """Return whether a step loads a number, or what `math` has of its own, or computes."""
+    name = step.opname
+    if name == "LOAD_CONST":
+        return id(type(step.argval)) in _PLAIN
+    if name == "LOAD_GLOBAL":
+        return frame.f_globals.get(str(step.argval)) is math
+    if name in ("LOAD_ATTR", "LOAD_METHOD"):
+        own = vars(math).get(str(step.argval))
+        is_own = type(own) is types.BuiltinFunctionType and own.__self__ is math
+        return before.opname == "LOAD_GLOBAL" and (is_own or type(own) is float)
+    return name in _COMPUTES
+
+
 def _attribute(of: Any, name: str) -> Any:
     if type(of) is torch.Tensor and name == "shape":
         return torch.Size(())
     if classes.found_in(type(of), name) is not None:
         return None
     return (classes.attributes_of(of) or {}).get(name)
+
+
+@functools.lru_cache(maxsize=256)
+def _all_steps_of(code: types.CodeType) -> list[dis.Instruction]:
+    """Those too that only the interpreter's stack has a part in."""
+    return [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
 
 
 @functools.lru_cache(maxsize=256)

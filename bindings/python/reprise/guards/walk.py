@@ -35,6 +35,8 @@ _LOCKS = (
     *(type(threading.Lock()), type(threading.RLock()), threading._PyRLock),  # type: ignore[attr-defined]
     *(threading.Condition, threading.Semaphore, threading.Barrier),
 )
+# Of `gc`: by these, code comes to whatever there is.
+_FIND_ALL = frozenset({"get_objects", "get_referents", "get_referrers"})
 _NOT_LED = (torch.Tensor, torch.nn.Module, type, types.MethodType)
 
 _referent: Callable[[weakref.ref[Any]], Any] = weakref.ref.__call__
@@ -188,7 +190,7 @@ class Walk:
         groups = {"param_groups", "defaults"}
         return (
             not self._leads_to_groups
-            and self.names().isdisjoint(groups | READ_ALL)
+            and self.names().isdisjoint(groups | READ_ALL | _FIND_ALL)
             and self._trail.by_others.isdisjoint(groups)
         )
 
