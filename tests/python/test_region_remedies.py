@@ -163,3 +163,24 @@ def test_the_line_of_a_number_that_python_computes(device: str) -> None:
     text = str(fast.explain()).replace("\n        ", " ")
     assert f"{__file__}:{line}" in text, text
     assert "compute this number outside of the callable" in text
+
+
+def test_a_number_that_counts_among_the_arguments(device: str) -> None:
+    """It is told early, while nothing is replayed, and as a tensor it is replayed."""
+
+    def fn(x: torch.Tensor, step: Any) -> torch.Tensor:
+        return x * step
+
+    fast: Any = reprise.region(fn)
+    for step in range(20):
+        x = torch.randn(3, device=device)
+        assert_same_bits([fast(x, step)], [fn(x, step)])
+    report = fast.explain()
+    assert report.replayed == 0
+    assert "its arguments are others in each call (give numbers as tensors" in str(
+        report
+    ).replace("\n        ", " ")
+    for call in range(CALLS):
+        x, step = torch.randn(3, device=device), torch.tensor(call, device=device)
+        assert_same_bits([fast(x, step)], [fn(x, step)])
+    assert fast.explain().replayed >= CALLS - 2, str(fast.explain())

@@ -120,6 +120,13 @@ class Structure(Variants):
         self.passes.off |= again
 
 
+_OTHERS = (
+    "its arguments are others in each call (give numbers as tensors, or floats that are "
+    "NumPy's as Python's own)"
+)
+_TELLING = 16  # structures without a replay
+
+
 class Structures(dict[Any, Structure]):
     """A region's structures, by keys of state, form and the like.
 
@@ -150,10 +157,9 @@ class Structures(dict[Any, Structure]):
                 if self._passed % _PASSED_A_STRUCTURE:
                     return self._leave_out()
         elif self.fruitless > _MOST_FRUITLESS:
-            self._standing.turn_off(
-                "its arguments are others in each call (give numbers as tensors, or floats "
-                "that are NumPy's as Python's own)"
-            )
+            self._standing.turn_off(_OTHERS)
+        elif len(self) == _TELLING and not self._standing.report.replayed:
+            self._standing.note(_OTHERS)  # long before: a user may wait for replays
         if len(self) >= _FEW_STRUCTURES:
             self._make_room()
         made = self[key] = Structure(self._check)
