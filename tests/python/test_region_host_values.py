@@ -352,6 +352,7 @@ def test_sizes_that_follow_from_other_data(fn: Any) -> None:
         OTHER.copy_(before)
         torch.manual_seed(call)
         assert_same_bits([found], [fn(x)])
-    report = fast.explain()
-    assert report.replayed == 0
-    assert "depends on data" in str(report)
+    if fn is of_what_is_written:  # others are compared, as what Python reads
+        report = fast.explain()
+        assert report.replayed == 0
+        assert "depends on data" in str(report)

@@ -227,7 +227,7 @@ def test_one_that_begins_or_ends_between_operators(device: str, ends: bool) -> N
             x = torch.randn(2, WIDTH).to(device)
             assert told(fast(x)) == told(step(x))
     assert fast.explain().replayed == 0
-    assert "put it around all operators" in str(fast.explain())
+    assert "put it around all of them" in str(fast.explain())
 
 
 def test_calls_with_it_and_without(device: str) -> None:

@@ -1562,7 +1562,7 @@ def test_inference_mode_that_ends_inside_is_refused(device: str) -> None:
     fast = reprise.region(fn)
     with torch.no_grad():
         check_calls(fast, fn, lambda: (batch(device),), replayed=0)
-    assert "inference mode begins or ends inside" in str(fast.explain())
+    assert "inference mode begins or ends between operators" in str(fast.explain())
 
 
 def test_data_of_tensors(device: str) -> None:

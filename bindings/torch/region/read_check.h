@@ -41,7 +41,8 @@ class ReadCheck {
     declared_ = std::move(words);
   }
   // False: sizes depend on data, and no run may go back from here: whether they
-  // are `known` all the same is to be said. Refuses the call where they are not.
+  // are `known` all the same is to be said. Refuses the call where they are
+  // not.
   bool BeforeOther(const c10::OperatorHandle& op,
                    std::span<const c10::IValue> arguments);
   void SettleSizes(const c10::OperatorHandle& op, bool known);

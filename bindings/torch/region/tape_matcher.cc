@@ -11,11 +11,9 @@
 namespace reprise::bindings {
 namespace {
 
-const char* WhatElse(const TapeCall& written) {
-  return written.reads_results
-             ? ": gives other sizes or numbers each time"
-             : ": hands data to the host, which is other data each time";
-}
+constexpr char kOtherResults[] = ": gives other sizes or numbers each time";
+constexpr char kOtherData[] =
+    ": hands data to the host, which is other data each time";
 
 using Kind = TapeArgument::Kind;
 using Origin = TapeRegister::Origin;
@@ -230,8 +228,8 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
   }
   TapeCall& expected = expected_->calls[index];
   if (written.op.operator_name() != expected.op.operator_name()) {
-    return number + " is " + name + ", was " +
-           FullName(expected.op.operator_name());
+    const std::string was = FullName(expected.op.operator_name());
+    return number + " is " + name + ", was " + was;
   }
   if (written.grad_mode != expected.grad_mode ||
       written.autocast != expected.autocast) {
@@ -265,7 +263,8 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
   }
   if (!SameValue(written.read, expected.read)) {
     read_another_ = true;
-    return number + ", " + name + WhatElse(written);
+    return number + ", " + name +
+           (written.reads_results ? kOtherResults : kOtherData);
   }
   if (!SameResults(expected, written)) {
     return number + ", " + name + ": its result is another one";

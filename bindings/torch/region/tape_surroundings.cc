@@ -115,13 +115,13 @@ const char* TapeSurroundings::Difference(
     std::span<const TapeCall> calls) const {
   const bool inference = c10::InferenceMode::is_enabled();
   // It may begin inside of the callable, round all of its calls.
-  const bool may_begin =
-      level_ == TapeLevel::kBelowAutograd && pass_ == TapePass::kWhole;
+  const bool may_begin = pass_ == TapePass::kWhole;
   const bool expected =
       calls.empty() ? inference_ || (inference && may_begin)
                     : calls.back().grad_mode == GradientMode::kInference;
   if (inference != expected) {
-    return "inference mode begins or ends inside: put it around all operators";
+    return "inference mode begins or ends between operators: put it around all "
+           "of them, or around the region";
   }
   if ((level_ == TapeLevel::kAboveAutograd || pass_ != TapePass::kWhole) &&
       TangentsAreMade() && !tangents_) {

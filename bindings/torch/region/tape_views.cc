@@ -2,8 +2,10 @@
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/DispatchKeySet.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -132,6 +134,12 @@ at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form) {
 
 void NoteViews(TapeRecord& record,
                std::span<const c10::StorageImpl* const> storages) {
+  // Replays make views in the mode of the calls.
+  std::optional<c10::InferenceMode> inference;
+  if (!record.calls.empty() &&
+      record.calls.front().grad_mode == GradientMode::kInference) {
+    inference.emplace();
+  }
   NoteOutside(record, storages);
   const std::unordered_set<const c10::StorageImpl*> given =
       GivenStorages(record, storages);
