@@ -110,8 +110,7 @@ struct TapeCall {
   // What it calls itself is none of the program's: it counts no writes and
   // gives no views that are known as such.
   bool below_views = false;
-  // It writes tensors from outside by their `.data`, which counted its writes
-  // by itself: their counts stay as they are, also where a kernel counts.
+  // It writes tensors from outside by their `.data`: theirs are not counted.
   bool writes_data = false;
   // What Python read of it, and went on by; None: nothing.
   c10::IValue read = {};
