@@ -25,6 +25,14 @@ def _pick(x: torch.Tensor) -> torch.Tensor:
     return x[x > 0].clone()
 
 
+def _tail(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x, x])[_count(x) :][:3]
+
+
+def _itself(x: torch.Tensor) -> torch.Tensor:
+    return x if _count(x) % 2 else x * 1
+
+
 def _with_sum(x: torch.Tensor) -> tuple[torch.Tensor, float]:
     return x * 2, float(x.sum())
 
@@ -45,6 +53,8 @@ def _fill(x: torch.Tensor) -> int:
 for _schema, _function in {
     "count(Tensor x) -> int": _count,
     "pick(Tensor x) -> Tensor": _pick,
+    "tail(Tensor x) -> Tensor": _tail,
+    "itself(Tensor x) -> Tensor": _itself,
     "with_sum(Tensor x) -> (Tensor, float)": _with_sum,
     "some(Tensor x) -> Tensor[]": _some,
     "scale(Tensor x) -> Tensor": _scale,
@@ -101,6 +111,20 @@ def by_list(x: torch.Tensor) -> Any:
     return sum(OPS.some(x))
 
 
+def by_place(x: torch.Tensor) -> Any:
+    return x * OPS.tail(x).storage_offset()
+
+
+def by_identity(x: torch.Tensor) -> Any:
+    return x * 2 if OPS.itself(x) is x else x * 3
+
+
+def by_memory(x: torch.Tensor) -> Any:
+    y = x * 1
+    OPS.itself(y).add_(1)
+    return y * 2
+
+
 def masked(x: torch.Tensor) -> Any:
     return x[x > 0] * 2
 
@@ -141,6 +165,7 @@ def chained(x: torch.Tensor) -> Any:
 
 SIZES = (
     *(by_count, by_size, by_branch, by_list),
+    *(by_place, by_identity, by_memory),
     *(masked, masked_mean, selected, where, unique, repeated, between_draws),
     chained,
 )
@@ -177,6 +202,29 @@ def test_a_mask_from_outside(device: str) -> None:
     mask = torch.tensor([True, False, True, True, False, False], device=device)
     report = compare(device, lambda x: (x[mask] * 2).sum())
     assert report.replayed >= CALLS - 4 and report.variants == 1, str(report)
+
+
+def test_a_mask_made_inside_of_constants_behind_a_write(device: str) -> None:
+    """Torch makes a tensor of the host of the number 1, which is gone by then."""
+    state = torch.zeros(6, device=device)
+
+    def fn(x: torch.Tensor) -> Any:
+        state.copy_(x)
+        mask = torch.zeros(6, dtype=torch.bool)
+        mask[1:4] = True
+        return x.cpu()[mask] * 2
+
+    def packed(x: torch.Tensor) -> Any:
+        lengths = torch.full((2,), 3)
+        lengths[1:] = 2
+        rows = x.view(3, 2, 1)
+        return nn.utils.rnn.pack_padded_sequence(rows, lengths).data
+
+    for each in (fn, packed):
+        if each is fn and device != "cpu":
+            continue  # a copy to the host is read behind the write
+        report = compare(device, each)
+        assert report.replayed >= CALLS - 4, str(report)
 
 
 class Nets:

@@ -84,10 +84,12 @@ DecidingValues::Origins DecidingValues::FindOrigins(
 
 const c10::TensorImpl* DecidingValues::LookBefore(size_t reg) const {
   const TapeRegister& of = record_.registers[reg];
+  const bool gone = of.foreign.has_value() && of.foreign->use_count() == 0;
   const c10::TensorImpl* const given =
-      of.origin == Origin::kInput ? inputs_[of.index].unsafeGetTensorImpl()
-      : of.foreign.has_value()    ? of.foreign->_unsafe_get_target()
-                                  : nullptr;
+      of.origin == Origin::kInput    ? inputs_[of.index].unsafeGetTensorImpl()
+      : gone && of.content.defined() ? of.content.unsafeGetTensorImpl()
+      : of.foreign.has_value() && !gone ? of.foreign->_unsafe_get_target()
+                                        : nullptr;
   const bool is_there = given != nullptr && of.form.device.is_cpu() &&
                         !effects_.WritesTo(names_.storages()[reg]) &&
                         given->numel() * given->itemsize() <= kMostContentBytes;

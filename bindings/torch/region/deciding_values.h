@@ -67,7 +67,8 @@ class DecidingValues {
   // Numbers that these calls were given decide, too.
   Origins FindOrigins(const c10::StorageImpl* storage);
   // The tensor that stands for a register before the first call, if that is one
-  // of the host, not large, and no call has written it. Null: it is none.
+  // of the host, not large, and no call has written it. Of one that has gone
+  // (`1` of `mask[:3] = 1`), what it held. Null: it is none.
   const c10::TensorImpl* LookBefore(size_t reg) const;
   void NoteContent(size_t reg, const c10::TensorImpl& given);
 

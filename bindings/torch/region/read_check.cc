@@ -39,6 +39,7 @@ bool ReadCheck::BeforeOther(const c10::OperatorHandle& op,
              : IsOfOthers(op) && GivesNew(op.schema()) ? Results::kOthers
                                                        : Results::kNone;
   if (results_ == Results::kNone) return true;
+  given_ = StoragesOf(arguments);
   why_no_read_ = WhyNoRead();
   return results_ == Results::kOthers || !why_no_read_.has_value();
 }
@@ -60,7 +61,7 @@ void ReadCheck::After(size_t index, std::span<const c10::IValue> results) {
   } else if (noted == Results::kSizes) {
     NoteResults(index, results);
   } else if (noted == Results::kOthers) {
-    call.read = WordsOf(results);
+    call.read = WordsOf(results, given_);
     call.reads_results = true;
     if (declared_.has_value() && SameValue(*declared_, call.read)) return;
     // It may be the first one that writes.
@@ -78,7 +79,7 @@ void ReadCheck::After(size_t index, std::span<const c10::IValue> results) {
 void ReadCheck::NoteResults(size_t index,
                             std::span<const c10::IValue> results) {
   TapeCall& call = record_.calls[index];
-  call.read = WordsOf(results);
+  call.read = WordsOf(results, given_);
   call.reads_results = true;
   end_ = index + 1;
   if (effects_.draws()) behind_draws_ = FullName(call.op.operator_name());

@@ -14,6 +14,7 @@
 
 #include "bindings/torch/region/number_writer.h"
 #include "bindings/torch/region/refusals.h"
+#include "bindings/torch/region/result_words.h"
 #include "bindings/torch/region/tape_effects.h"
 #include "bindings/torch/region/tape_fault.h"
 #include "bindings/torch/region/tape_record.h"
@@ -71,6 +72,7 @@ class ReadCheck {
   // Of the call that is about to be made.
   enum class Results : uint8_t { kNone, kSizes, kOthers };
   Results results_ = Results::kNone;
+  PlacesOfData given_;                   // its arguments'; not of kNone
   std::optional<c10::IValue> declared_;  // of kOthers
   std::optional<Refusal> why_no_read_;   // the same
   std::string behind_draws_;  // which operator has read there; empty: none

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
 
 namespace reprise::bindings {
@@ -32,6 +33,25 @@ enum Kind : int64_t {
   kElse,
 };
 
+const c10::StorageImpl* StorageOf(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.has_storage()
+             ? tensor.storage().unsafeGetStorageImpl()
+             : nullptr;
+}
+
+// In whose memory each tensor of the results lies: which one of what is given,
+// or of the results before it, or none.
+template <typename Emit>
+void TellPlaces(std::span<const c10::IValue> results, PlacesOfData all,
+                const Emit& emit) {
+  ForTensors(results, [&](const at::Tensor& tensor) {
+    const c10::StorageImpl* const storage = StorageOf(tensor);
+    const auto found = std::ranges::find(all, storage);
+    emit(storage == nullptr ? -1 : found - all.begin());
+    all.push_back(storage);
+  });
+}
+
 template <typename Emit>
 void TellTensor(const at::Tensor& tensor, const Emit& emit) {
   if (!tensor.defined()) return emit(kUndefined);
@@ -41,6 +61,9 @@ void TellTensor(const at::Tensor& tensor, const Emit& emit) {
   for (const int64_t size : tensor.sizes()) emit(size);
   if (tensor.layout() != at::kStrided) return emit(kElse);
   for (const int64_t stride : tensor.strides()) emit(stride);
+  emit(tensor.storage_offset());
+  emit(tensor.is_conj() ? 1 : 0);
+  emit(tensor.is_neg() ? 1 : 0);
 }
 
 template <typename Emit>
@@ -97,14 +120,25 @@ std::optional<c10::IValue> WithoutData(const c10::IValue& value) {
 
 }  // namespace
 
-c10::IValue WordsOf(std::span<const c10::IValue> results) {
+PlacesOfData StoragesOf(std::span<const c10::IValue> arguments) {
+  PlacesOfData storages;
+  ForTensors(arguments, [&](const at::Tensor& tensor) {
+    storages.push_back(StorageOf(tensor));
+  });
+  return storages;
+}
+
+c10::IValue WordsOf(std::span<const c10::IValue> results,
+                    const PlacesOfData& given) {
   c10::List<int64_t> words;
   const auto emit = [&words](int64_t word) { words.push_back(word); };
   for (const c10::IValue& each : results) Tell(each, emit);
+  TellPlaces(results, given, emit);
   return words;
 }
 
-bool HaveWords(std::span<const c10::IValue> results, const c10::IValue& words) {
+bool HaveWords(std::span<const c10::IValue> results, const PlacesOfData& given,
+               const c10::IValue& words) {
   const auto expected = words.toListRef();
   size_t next = 0;
   bool same = true;
@@ -113,6 +147,7 @@ bool HaveWords(std::span<const c10::IValue> results, const c10::IValue& words) {
     ++next;
   };
   for (const c10::IValue& each : results) Tell(each, emit);
+  TellPlaces(results, given, emit);
   return same && next == expected.size();
 }
 
@@ -125,6 +160,8 @@ std::optional<c10::IValue> DeclaredWords(
     if (!given.has_value()) return std::nullopt;
     stack.push_back(*std::move(given));
   }
+  // Held, so that no result takes the place of one.
+  const std::vector<c10::IValue> held = stack;
   const at::AutoDispatchBelowADInplaceOrView below;
   const c10::impl::ExcludeDispatchKeyGuard plain(c10::autocast_dispatch_keyset);
   try {
@@ -132,7 +169,7 @@ std::optional<c10::IValue> DeclaredWords(
   } catch (const std::exception&) {
     return std::nullopt;
   }
-  return WordsOf(stack);
+  return WordsOf(stack, StoragesOf(held));
 }
 
 }  // namespace reprise::bindings

@@ -181,6 +181,8 @@ bool TapeValues::Make(const TapeCall& call, const TapeInputs& inputs,
   for (const TapeArgument& argument : call.arguments) {
     stack.push_back(ValueOf(argument, inputs));
   }
+  PlacesOfData given;
+  if (call.reads_results) given = StoragesOf(stack);
   {
     std::optional<KeptCounts> kept;
     if (call.writes_data) [[unlikely]]
@@ -188,8 +190,8 @@ bool TapeValues::Make(const TapeCall& call, const TapeInputs& inputs,
     call.op.callBoxed(stack);
   }
   if (call.reads_results) {
-    if (!HaveWords(stack, call.read)) {
-      read_ = WordsOf(stack);
+    if (!HaveWords(stack, given, call.read)) {
+      read_ = WordsOf(stack, given);
       return false;
     }
   } else if (!call.read.isNone() && !SameValue(stack[0], call.read)) {
