@@ -96,6 +96,53 @@ def test_a_second_pass_from_a_result(device: str) -> None:
     assert fast.explain().replayed >= CALLS - 4, str(fast.explain())
 
 
+def errors_of(of: torch.Tensor, tensors: list[Any]) -> list[bool]:
+    """Whether a gradient by each of them raises eager's error; else there is none."""
+    found = []
+    for each in tensors:
+        try:
+            by = torch.autograd.grad(of.sum(), each, allow_unused=True)
+        except RuntimeError as error:
+            assert "backward through the graph a second" in str(error)
+            found.append(True)
+        else:
+            assert by == (None,)
+            found.append(False)
+    return found
+
+
+def test_gradients_by_name_from_a_result(device: str) -> None:
+    """Autograd makes only the way to these, which must not be none."""
+    found: list[Any] = []
+    other = nn.Parameter(torch.ones(2).to(device))
+
+    def make(kept: Kept) -> Step:
+        def step(x: torch.Tensor) -> Any:
+            h = kept.unrolled(x, kept.start)
+            kept.h = kept.cell(x, h)
+            return kept.learn(kept.h.square().sum()), h
+
+        return step
+
+    for is_region in (True, False):
+        kept = Kept(device)
+        step: Any = make(kept)
+        if is_region:
+            fast = step = reprise.region(step)
+        told_of = []
+        for _ in range(CALLS):
+            x = torch.ones(2, WIDTH).to(device).requires_grad_()
+            loss, h = step(x)
+            outside = [x, *kept.cell.parameters(), other]
+            # Of one by itself there is a gradient.
+            told_of.append(errors_of(loss, [*outside, h, kept.h]))
+            told_of.append(errors_of(h, [*outside, loss, kept.h]))
+            told_of.append(errors_of(kept.h, [*outside, loss, h]))
+        found.append(told_of)
+    assert found[0] == found[1]
+    assert fast.explain().replayed >= CALLS - 4, str(fast.explain())
+
+
 def test_a_result_and_its_data(device: str) -> None:
     """Below autograd these are one tensor, and only one of them has a history."""
 

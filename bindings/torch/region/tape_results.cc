@@ -112,6 +112,9 @@ bool TapeResults::NoteOutputs(std::span<const at::Tensor> outputs,
     gradients.insert(each.after);
   }
   NoteShared(record_.used_up, record_.outputs, std::move(gradients));
+  NoteWays(record_.used_up, outputs, inputs_, [this](const at::Tensor& tensor) {
+    return names_.RegisterOf(tensor);
+  });
   return tracks_gradients;
 }
 

@@ -149,7 +149,7 @@ bool IsOfInference(const TapeRecord& record) {
 }
 
 // Behind all calls: gives gradients to their tensors, and adds to `outputs`.
-void Leave(const TapeRecord& record, TapeValues& made,
+void Leave(const TapeRecord& record, const TapeInputs& inputs, TapeValues& made,
            std::vector<at::Tensor>& outputs) {
   for (const TapeGradient& gradient : record.gradients) {
     if (gradient.after == TapeArgument::kNone) continue;
@@ -158,8 +158,14 @@ void Leave(const TapeRecord& record, TapeValues& made,
   }
   outputs.reserve(record.outputs.size());
   for (const int32_t reg : record.outputs) outputs.push_back(made.Take(reg));
-  GiveUsedUpHistories(record.used_up,
-                      std::span(outputs).last(record.outputs.size()));
+  GiveUsedUpHistories(
+      record.used_up, std::span(outputs).last(record.outputs.size()),
+      [&](int32_t reg) {
+        const TapeRegister& of = record.registers[static_cast<size_t>(reg)];
+        return of.origin == TapeRegister::Origin::kInput
+                   ? inputs.tensors[of.index]
+                   : made.Take(reg);
+      });
 }
 
 // But for what is read.
@@ -317,7 +323,7 @@ TapeRan TapeRuns::Run(const Tape& tape, std::vector<at::Tensor>& outputs,
       throw;
     }
   }
-  Leave(record, *made, outputs);
+  Leave(record, inputs, *made, outputs);
   generators_.clear();
   TellWarnings();
   return TapeRan::kDone;
