@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.nn import functional
+from torch.optim import optimizer as optimizer_of_torch
 from watching import assert_same_bits
 
 CALLS = 30
@@ -372,3 +373,59 @@ def test_numbers_that_an_optimizer_stores(device: str) -> None:
         assert optimizer.param_groups[0]["ways"] is ways
         assert optimizer.kept == (ways, ways[0])
         assert {*map(type, (*optimizer.kept[0], optimizer.kept[1]))} == {float}
+
+
+# --- Hooks of all optimizers ---
+
+
+@pytest.mark.parametrize("begins", [0, CALLS // 2])
+@pytest.mark.parametrize("behind", [False, True])
+def test_hooks_of_all_optimizers(behind: bool, begins: int, device: str) -> None:
+    """They come and go between calls, and may look at rates."""
+    plain, ours = Stepped(device), Stepped(device)
+    fast: Any = reprise.region(ours.step)
+    register = (
+        optimizer_of_torch.register_optimizer_step_post_hook
+        if behind
+        else optimizer_of_torch.register_optimizer_step_pre_hook
+    )
+    removed = []
+    try:
+        for call in range(CALLS):
+            if call == begins:
+                removed = [register(each.hook) for each in (plain, ours)]
+            if call == begins + CALLS // 3:
+                while removed:
+                    removed.pop().remove()
+            x = torch.randn(8, 4, device=device)
+            for each in (plain, ours):
+                each.optimizer.param_groups[0]["lr"] = 0.5 / (call + 1)
+            assert_same_bits(fast(x), plain.step(x), f"call {call}")
+            weights = [[*each.net.parameters()] for each in (ours, plain)]
+            assert_same_bits(*weights, f"call {call}")
+    finally:
+        while removed:
+            removed.pop().remove()
+    assert fast.explain().replayed >= CALLS // 3, str(fast.explain())
+
+
+class Stepped:
+    """A network, its optimizer, and a hook that goes by the rate."""
+
+    def __init__(self, device: str) -> None:
+        torch.manual_seed(3)
+        self.net = nn.Linear(4, 1).to(device)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.5)
+
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        self.optimizer.zero_grad()
+        loss = self.net(x).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def hook(self, of: Any, *_: Any) -> None:
+        if of is self.optimizer:
+            rate = of.param_groups[0]["lr"]
+            with torch.no_grad():
+                self.net.weight.mul_(0.5 if rate > 0.1 else 0.9)

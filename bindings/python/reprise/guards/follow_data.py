@@ -14,6 +14,7 @@ import weakref
 from typing import Any
 
 import torch
+from torch.optim import optimizer as _optimizer
 
 from reprise._dynamo import codes_of
 from reprise._frames import Owner
@@ -130,9 +131,10 @@ class DataFollower:
     def follow_what_torch_asks_for(self) -> None:
         """In each call, whatever the callable is."""
         trail = self._trail
-        for name, hooks in vars(torch.nn.modules.module).items():
-            if name.startswith("_global_") and isinstance(hooks, dict):
-                trail.add(name, hooks, Domain.PACKAGE)
+        for of in (torch.nn.modules.module, _optimizer):
+            for name, hooks in vars(of).items():
+                if name.startswith("_global_") and isinstance(hooks, dict):
+                    trail.add(name, hooks, Domain.PACKAGE)
         self.follow_class(torch.Tensor)
         mha = torch.backends.mha
         names = trail.names_in(
