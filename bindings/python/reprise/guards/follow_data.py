@@ -112,8 +112,7 @@ class DataFollower:
 
         What it keeps for its parameters counts if code may come to that.
         """
-        kind = type(value)
-        trail = self._trail
+        kind, trail = type(value), self._trail
         trail.holds_code = True
         self.optimizers.append(weakref.ref(value))
         self.follow_class(kind)
@@ -137,9 +136,8 @@ class DataFollower:
                     trail.add(name, hooks, Domain.PACKAGE)
         self.follow_class(torch.Tensor)
         mha = torch.backends.mha
-        names = trail.names_in(
-            mha.__name__, vars(mha), trail.scopes.nothing, Domain.PACKAGE
-        )
+        of_mha = mha.__name__, vars(mha), trail.scopes.nothing
+        names = trail.names_in(*of_mha, Domain.PACKAGE)
         trail.fix(names, "_is_fastpath_enabled", Domain.PACKAGE)
 
     def forget_own_locks(self) -> None:
