@@ -188,6 +188,15 @@ def test_a_region_that_begins_to_step(device: str) -> None:
 # --- Betas that a schedule sets to others ---
 
 
+def trained(net: nn.Module, optimizer: Any, x: torch.Tensor) -> Any:
+    """One step of training, and its loss."""
+    optimizer.zero_grad()
+    loss = net(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
 def under_one_cycle(
     device: str, name: str, fast: bool, between: Callable[[Any, int], None], **how: Any
 ) -> tuple[Any, list[Any]]:
@@ -198,12 +207,8 @@ def under_one_cycle(
     optimizer = getattr(torch.optim, name)(groups, lr=0.1, **how)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=100)
 
-    def step(x: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = net(x).square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss
+    def step(x: torch.Tensor) -> Any:
+        return trained(net, optimizer, x)
 
     called: Any = reprise.region(step) if fast else step
     found: list[Any] = []
@@ -286,11 +291,7 @@ def test_numbers_that_the_programs_own_optimizer_computes_with(device: str) -> N
         optimizer = Printed(net.parameters(), lr=0.1)
 
         def step(x: torch.Tensor, net: Any = net, by: Any = optimizer) -> Any:
-            by.zero_grad()
-            loss = net(x).square().mean()
-            loss.backward()
-            by.step()
-            return loss
+            return trained(net, by, x)
 
         called: Any = reprise.region(step) if fast else step
         with reprise.session(device, policy="always", enabled=fast):

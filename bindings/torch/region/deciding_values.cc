@@ -4,8 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
@@ -96,12 +94,23 @@ const c10::TensorImpl* DecidingValues::LookBefore(size_t reg) const {
   return is_there ? given : nullptr;
 }
 
-void DecidingValues::NoteContent(size_t reg, const c10::TensorImpl& given) {
-  if (std::ranges::find(record_.contents, static_cast<int32_t>(reg),
-                        &TapeContent::reg) == record_.contents.end()) {
-    record_.contents.push_back(
-        {static_cast<int32_t>(reg), CopyHostTensor(given)});
+bool DecidingValues::NoteContentsOf(const StorageSet& from, bool inputs_too) {
+  for (size_t reg = 0; reg < record_.registers.size(); ++reg) {
+    const Origin origin = record_.registers[reg].origin;
+    if (origin == Origin::kResult || !from.contains(names_.storages()[reg])) {
+      continue;
+    }
+    const c10::TensorImpl* const given = LookBefore(reg);
+    if (given == nullptr || (origin == Origin::kInput && !inputs_too)) {
+      return false;
+    }
+    if (std::ranges::find(record_.contents, static_cast<int32_t>(reg),
+                          &TapeContent::reg) == record_.contents.end()) {
+      record_.contents.push_back(
+          {static_cast<int32_t>(reg), CopyHostTensor(*given)});
+    }
   }
+  return true;
 }
 
 void DecidingValues::NoteContentsBehind(const at::Tensor& tensor,
@@ -113,23 +122,13 @@ void DecidingValues::NoteContentsBehind(const at::Tensor& tensor,
   const auto [from, drawn, unwritten] =
       FindOrigins(tensor.storage().unsafeGetStorageImpl());
   if (drawn) fault_.Refuse(Refusal::kDecidedByDrawn, reader);
-  for (size_t reg = 0; reg < record_.registers.size(); ++reg) {
-    if (record_.registers[reg].origin == Origin::kResult ||
-        !from.contains(names_.storages()[reg])) {
-      continue;
-    }
-    const c10::TensorImpl* const given = LookBefore(reg);
-    if (given == nullptr) {
-      fault_.Refuse(Refusal::kDecidedByDistant, reader);
-      return;
-    }
-    NoteContent(reg, *given);
+  if (!NoteContentsOf(from, /*inputs_too=*/true)) {
+    fault_.Refuse(Refusal::kDecidedByDistant, reader);
   }
 }
 
 bool DecidingValues::KnowsSizes(const c10::OperatorHandle& op,
                                 std::span<const c10::IValue> arguments) {
-  if (!SizesByData(op, arguments)) return true;
   // A mask says how much is taken of the first one.
   if (PicksByIndices(op) || op.operator_name().name == "aten::masked_select") {
     arguments = arguments.subspan(1);
@@ -148,20 +147,7 @@ bool DecidingValues::KnowsSizes(const c10::OperatorHandle& op,
   });
   if (!on_host || !by_calls || fault_.refused()) return false;
   InterruptSessions("values of the host are read");
-  std::vector<std::pair<size_t, const c10::TensorImpl*>> all;
-  for (size_t reg = 0; reg < record_.registers.size(); ++reg) {
-    const Origin origin = record_.registers[reg].origin;
-    if (origin == Origin::kResult || !from.contains(names_.storages()[reg])) {
-      continue;
-    }
-    const c10::TensorImpl* const given = LookBefore(reg);
-    const bool outside =
-        origin == Origin::kForeign || origin == Origin::kConstant;
-    if (given == nullptr || !outside) return false;
-    all.emplace_back(reg, given);
-  }
-  for (const auto& [reg, given] : all) NoteContent(reg, *given);
-  return true;
+  return NoteContentsOf(from, /*inputs_too=*/false);
 }
 
 bool DecidingValues::MayVary(size_t index) const {

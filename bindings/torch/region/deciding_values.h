@@ -41,9 +41,9 @@ class DecidingValues {
   void NoteTensors(const c10::OperatorHandle& op,
                    std::span<const c10::IValue> arguments);
 
-  // False: results are as large as data tells (SizesByData). True also if that
+  // Of an operator whose results are as large as data tells (SizesByData): that
   // follows from tensors of the host alone that are no arguments of the
-  // callable. Their contents are noted.
+  // callable, whose contents are noted. False: the recording is to be refused.
   bool KnowsSizes(const c10::OperatorHandle& op,
                   std::span<const c10::IValue> arguments);
 
@@ -70,7 +70,9 @@ class DecidingValues {
   // of the host, not large, and no call has written it. Of one that has gone
   // (`1` of `mask[:3] = 1`), what it held. Null: it is none.
   const c10::TensorImpl* LookBefore(size_t reg) const;
-  void NoteContent(size_t reg, const c10::TensorImpl& given);
+  // False: some of that memory was not there before the first call, or is an
+  // argument's, where these do not count.
+  bool NoteContentsOf(const StorageSet& from, bool inputs_too);
 
   TapeRecord& record_;
   TapeFault& fault_;

@@ -58,31 +58,23 @@ void ReadCheck::After(size_t index, std::span<const c10::IValue> results) {
   } else if (Reads(call.op) && results.size() == 1) {
     call.read = results[0];
     end_ = index + 1;
-  } else if (noted == Results::kSizes) {
-    NoteResults(index, results);
-  } else if (noted == Results::kOthers) {
+  } else if (noted != Results::kNone) {
     call.read = WordsOf(results, given_);
     call.reads_results = true;
-    if (declared_.has_value() && SameValue(*declared_, call.read)) return;
-    // It may be the first one that writes.
-    if (!why_no_read_.has_value() && record_.first_effect <= index) {
-      why_no_read_ = Refusal::kReadsBehindEffect;
+    if (noted == Results::kOthers) {
+      if (declared_.has_value() && SameValue(*declared_, call.read)) return;
+      // It may be the first one that writes.
+      if (!why_no_read_.has_value() && record_.first_effect <= index) {
+        why_no_read_ = Refusal::kReadsBehindEffect;
+      }
+      if (why_no_read_.has_value()) {
+        return fault_.Refuse(
+            ReasonOf(call.op, Refusal::kFormMayDependOnData, *why_no_read_));
+      }
     }
-    if (why_no_read_.has_value()) {
-      return fault_.Refuse(
-          ReasonOf(call.op, Refusal::kFormMayDependOnData, *why_no_read_));
-    }
-    NoteResults(index, results);
+    end_ = index + 1;
+    if (effects_.draws()) behind_draws_ = FullName(call.op.operator_name());
   }
-}
-
-void ReadCheck::NoteResults(size_t index,
-                            std::span<const c10::IValue> results) {
-  TapeCall& call = record_.calls[index];
-  call.read = WordsOf(results, given_);
-  call.reads_results = true;
-  end_ = index + 1;
-  if (effects_.draws()) behind_draws_ = FullName(call.op.operator_name());
 }
 
 std::string ReadCheck::ReasonOf(const c10::OperatorHandle& op, Refusal what,

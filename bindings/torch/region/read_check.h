@@ -61,8 +61,6 @@ class ReadCheck {
   std::optional<Refusal> WhyNoRead() const;
   std::string ReasonOf(const c10::OperatorHandle& op, Refusal what, Refusal why,
                        bool of_counter = false) const;
-  // Runs go by what the call gives.
-  void NoteResults(size_t call, std::span<const c10::IValue> results);
 
   TapeRecord& record_;
   TapeFault& fault_;
@@ -72,9 +70,9 @@ class ReadCheck {
   // Of the call that is about to be made.
   enum class Results : uint8_t { kNone, kSizes, kOthers };
   Results results_ = Results::kNone;
-  PlacesOfData given_;                   // its arguments'; not of kNone
+  PlacesOfData given_;                   // its arguments'
+  std::optional<Refusal> why_no_read_;   // before it
   std::optional<c10::IValue> declared_;  // of kOthers
-  std::optional<Refusal> why_no_read_;   // the same
   std::string behind_draws_;  // which operator has read there; empty: none
 };
 

@@ -71,8 +71,7 @@ constexpr Row kRows[] = {
     {Refusal::kNewAtEachCall,
      "a tensor is new at each call, and no operator has made it "
      "(in place of torch.tensor on a device, make it outside; in place of "
-     ".data, "
-     "use detach())"},
+     ".data, use detach())"},
     {Refusal::kOutsideOtherHistory,
      "a tensor from outside is given another history"},
     {Refusal::kOutsideHooks, "hooks are set on a tensor from outside"},

@@ -59,7 +59,8 @@ class TapeWriter {
 
   TapeLevel level() const { return parts_.level; }
 
-  // Before that: what another library's operator says of its results.
+  // What another library's operator says of its results, which is about to be
+  // called.
   void NoteDeclared(std::optional<c10::IValue> words) {
     reads_.NoteDeclared(std::move(words));
   }
